@@ -118,7 +118,7 @@ class Config:
             raise UserError(
                 f"suppressed_ids must not contain the end mark {self.eos_id}: no text would end"
             )
-        self._set("suppressed_ids", tuple(self.suppressed_ids))  # JSON has lists only
+        self._set("suppressed_ids", tuple(map(int, self.suppressed_ids)))  # JSON: lists of int only
 
     def _set(self, name, value):
         object.__setattr__(self, name, value)  # the class is frozen: an assignment is refused
@@ -126,7 +126,8 @@ class Config:
     def _check_ids(self, what, ids):
         if (
             not isinstance(ids, tuple | list)
-            or not all(type(i) is int and 0 <= i < self.vocabulary_size for i in ids)
+            or not all(type(i) is int or isinstance(i, np.integer) for i in ids)
+            or not all(0 <= i < self.vocabulary_size for i in ids)
             or len(set(ids)) < len(ids)
         ):
             raise UserError(

@@ -494,11 +494,6 @@ class Transformer(Module):
         c = self.config
         target_in = _ids(target_in, "target", "(B, T)")
         target_out = _ids(target_out, "target_out", "(B, T)")
-        if target_out.shape != target_in.shape:
-            raise ValueError(
-                f"target_in has shape {target_in.shape}, target_out {target_out.shape}: "
-                "they must match"
-            )
         memory, mask = self.encode(source)
         hidden = self.decode(target_in, memory, mask)
         target_out = np.where(np.isin(target_out, c.suppressed_ids), c.pad_id, target_out)

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import hashlib
 import os
-import re
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from minitf.cli import Progress, counted, exit_code, quoted
 from minitf.data import read_table, recipes, treebank
 from minitf.errors import UserError
-from minitf.text.encoding import Damage, not_text, refusal
+from minitf.text.encoding import BOMS, Damage, not_text, refusal
 from minitf.text.trees import WITH_WORDS
 from minitf.text.vocabulary import LOST
 
@@ -247,9 +246,10 @@ def _opened(path):
             ) from None
         if kind := not_text(start):
             raise UserError(f"{path} is {kind}: save it as plain text, in UTF-8")
-        if re.match(rb"\xff\xfe|\xfe\xff", start):
-            command = f"iconv -f utf-16 -t utf-8 {quoted(str(path))} > NEW_FILE"
-            raise UserError(f"{path} is in UTF-16: {command}")
+        if mark := next(filter(start.startswith, BOMS), None):
+            encoding = BOMS[mark].removesuffix("-le").removesuffix("-be")
+            command = f"iconv -f {encoding} -t utf-8 {quoted(str(path))} > NEW_FILE"
+            raise UserError(f"{path} is in {encoding.upper()}: {command}")
         stack.pop_all()
     return file
 

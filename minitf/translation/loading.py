@@ -18,7 +18,7 @@ from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.files.models import CONFIG, SHORTLIST, check_notes, read_model, read_shortlist
 from minitf.tensor import no_grad
-from minitf.text import Vocabulary
+from minitf.text import BOS, EOS, PAD, UNK, Vocabulary
 from minitf.transformer import Transformer
 
 
@@ -87,12 +87,11 @@ def check_size(config: Config, arrays: dict) -> None:
 
 
 def check_subwords(config: Config, count: int) -> None:
-    """Raise UserError unless the model has as many ids as there are subwords."""
-    if count != config.vocabulary_size:
-        raise UserError(
-            f"{count:,} subwords, but the model knows {config.vocabulary_size:,}: "
-            "copy both files from the same model"
-        )
+    """Raise UserError unless the model has as many ids as there are subwords, with the same marks."""
+    marks = config.pad_id, config.unk_id, config.bos_id, config.eos_id
+    if (count, marks) != (config.vocabulary_size, (PAD, UNK, BOS, EOS)):
+        known = f"the model knows {config.vocabulary_size:,}, of which {marks} are special"
+        raise UserError(f"{count:,} subwords, but {known}: copy both files from the same model")
 
 
 # A probe ------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -163,7 +163,7 @@ class Translator:
         keep: Iterable[str] = (),
         progress: Callable[[int, int], object] | None = None,
         allowed: Callable[[list[str]], Allowed] | None = None,
-        **changes: float,
+        **changes: Any,
     ) -> list[list[Translation]]:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
@@ -205,7 +205,7 @@ class Translator:
         first: int = 0,
         keep: Iterable[str] = (),
         progress: Callable[[int, int], object] | None = None,
-        **changes: float,
+        **changes: Any,
     ) -> list[list[Translation]]:
         """Draw one translation of each line, token by token; return the same types as `translate`.
 
@@ -362,7 +362,7 @@ class Translator:
         kind: str = "source",
         layer: int | None = None,
         search: Search | None = None,
-        **changes: float,
+        **changes: Any,
     ) -> tuple[np.ndarray, list[str], list[str]]:
         """Return who attends to whom in a translation: weights (H, T, S), row and column tokens.
 
@@ -377,7 +377,7 @@ class Translator:
             raise UserError(f"no layer {layer}: the model has layers 1 to {len(layers)}")
         return layers[-1 if layer is None else layer - 1], *explained.tokens(kind)
 
-    def explain(self, line: str, search: Search | None = None, **changes: float) -> Explained:
+    def explain(self, line: str, search: Search | None = None, **changes: Any) -> Explained:
         """Return how a line is translated: all attention weights, next tokens, and the beam.
 
         It is what the model by itself writes, as `translate` does with wellformed=False. search,

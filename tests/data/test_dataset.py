@@ -28,6 +28,10 @@ def utf_16(text):
     return text.decode().encode("utf-16")
 
 
+def utf_32(text):
+    return text.decode().encode("utf-32")
+
+
 def zstandard(text):
     return b"\x28\xb5\x2f\xfd" + text  # not compressed, but this is how such a file begins
 
@@ -360,9 +364,14 @@ def test_a_text_for_a_model_of_words_is_cut_already(tmp_path):
     assert corpus.tokenized
 
 
-@pytest.mark.parametrize("pack", [bz2.compress, gzip.compress, lzma.compress, utf_16, zstandard])
-def test_compressed_files_and_utf_16_of_any_alphabet_are_refused(tmp_path, pack):
+PACKED = [bz2.compress, gzip.compress, lzma.compress, zstandard, utf_16, utf_32]
+
+
+@pytest.mark.parametrize("pack", PACKED)
+def test_compressed_files_and_other_encodings_of_any_alphabet_are_refused(tmp_path, pack):
     path = tmp_path / "s"
     path.write_bytes(pack("Это кошка\n".encode()))
-    with pytest.raises(UserError, match=r"is a compressed file: save it as|is in UTF-16: iconv"):
+    name = pack.__name__.replace("_", "-")
+    refusal = rf"is a compressed file: save it as|is in {name.upper()}: iconv -f {name} "
+    with pytest.raises(UserError, match=refusal):
         corpora.read_lines(path)

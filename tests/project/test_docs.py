@@ -18,7 +18,7 @@ PATHS = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path
     for path in sorted(PACKAGE.rglob("*.py"))
 }
-# Its side
+# The modules that import CuPy: left out where it is not installed.
 CUPYS = {
     name
     for name, path in PATHS.items()

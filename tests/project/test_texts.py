@@ -157,6 +157,12 @@ def test_what_is_said_on_paper():
     assert f"about {math.log(37_000) + 0.5:.1f} for 37,000 subwords" in REPRODUCE
 
 
+def test_the_shortest_translation_is_that_of_the_translator(capsys):
+    runpy.run_path(ROOT / "examples" / "translate_plain.py", run_name="__main__")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].endswith(" Die Kinder spielen im Garten.") and len(printed) == 2
+
+
 @pytest.mark.slow
 def test_rotary_positions(capsys):
     """The model learns, and decodes alike with the cache and without."""

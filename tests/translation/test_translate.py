@@ -12,29 +12,14 @@ from types import SimpleNamespace
 
 import command
 import pytest
-from command import CONTROL, QUICK, SCRIPT, Command, is_refused, is_well, lines_of
+from command import CONTROL, QUICK, SCRIPT, is_refused, is_well, lines_of
 from odd_lines import ODD, random_line
-from tiny_translator import LONGEST, make_subwords, save
 
 from minitf.commands import input as reading
 from minitf.commands.output import rendered
 from minitf.errors import UserError
 from minitf.translation import Translation, Translator
 from minitf.translation.writing import CUT
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return save(
-        tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"max_subwords": LONGEST}
-    )
-
-
-@pytest.fixture
-def run(model):
-    command = Command(model)
-    yield command
-    command.stop()
 
 
 def assert_alike(output, expected):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from command import QUICK, ROOT, Command, Stream, is_refused, lines_of
-from tiny_translator import LONGEST, make_subwords, save
+from tiny_translator import make_subwords, save
 
 from minitf import cli
 from minitf.commands import input as reading
@@ -29,20 +29,6 @@ termios = pty and importlib.import_module("termios")
 needs_terminal = pytest.mark.skipif(pty is None, reason="needs a pseudo-terminal")
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 BUNDLED = ROOT / "examples" / "models" / "en-de"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return save(
-        tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"max_subwords": LONGEST}
-    )
-
-
-@pytest.fixture
-def run(model):
-    command = Command(model)
-    yield command
-    command.stop()
 
 
 # Files --------------------------------------------------------------------------------------------
