@@ -18,7 +18,7 @@ from pathlib import Path
 
 try:
     from minitf.atomic import save_text, writing
-    from minitf.cli import OptionParser, counted, exit_code
+    from minitf.cli import OptionParser, amount, exit_code
     from minitf.data.corpora import read_pairs, undecoded
     from minitf.errors import UserError
 except ModuleNotFoundError as error:
@@ -85,9 +85,9 @@ def _run(options):
     for part, outputs in paths.items():
         for path, lines in zip(outputs, zip(*parts[part], strict=True), strict=True):
             save_text(path, "".join(f"{line}\n" for line in lines))
-        print(f"{' and '.join(map(str, outputs))}: {counted(len(parts[part]), 'pair')}")
+        print(f"{' and '.join(map(str, outputs))}: {amount(len(parts[part]), 'pair')}")
     for reason, count in left_out.items():
-        print(f"left out, {reason}: {counted(count, 'pair')}")
+        print(f"left out, {reason}: {amount(count, 'pair')}")
 
 
 def main(arguments=None) -> int:

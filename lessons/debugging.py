@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from minitf import Config, Transformer
 from minitf import functions as F
 from minitf.check import grad_check
-from minitf.cli import piped
+from minitf.cli import quiet_when_closed
 from minitf.data import toy
 from minitf.data.dataset import UpdateBatches
 from minitf.decode import Decoding, beam_search, greedy
@@ -1107,6 +1107,6 @@ def main(arguments):
 
 if __name__ == "__main__":
     code = 0
-    with piped():
+    with quiet_when_closed():
         code = main(sys.argv[1:])
     sys.exit(code)

@@ -45,7 +45,7 @@ from collections import Counter
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
-from minitf.cli import counted, exit_code, say
+from minitf.cli import amount, exit_code, say
 from minitf.course import gradebook
 from minitf.course.answering import SHEET, limit_memory
 from minitf.course.building import is_python
@@ -82,7 +82,7 @@ def with_points(source):
     """Return code with the points of each exercise in a comment above it."""
 
     def marked(head):
-        return f"# {counted(POINTS[head[1]], 'point')}\n{head[0]}"
+        return f"# {amount(POINTS[head[1]], 'point')}\n{head[0]}"
 
     names = "|".join(POINTS)
     return re.sub(rf"^def ({names})\(", marked, source, flags=re.MULTILINE)

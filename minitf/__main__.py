@@ -3,7 +3,7 @@
 import os
 import sys
 
-from minitf.cli import piped, report_error
+from minitf.cli import quiet_when_closed, report_error
 
 OVERVIEW = """\
 minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.
@@ -49,7 +49,7 @@ def main():
     sys.argv[0] = f"{'python -m ' if typed else ''}minitf {name}"
     match name:
         case "-h" | "--help":
-            with piped():
+            with quiet_when_closed():
                 print(OVERVIEW)
             return 0
         case "translate":

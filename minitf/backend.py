@@ -95,14 +95,14 @@ def to_device(array: np.ndarray | Sequence | float, dtype: DType | None = None) 
     make an array of objects.
     """
     try:
-        return xp.asarray(unmasked(array), dtype=dtype)
+        return xp.asarray(refuse_masked(array), dtype=dtype)
     except ValueError as error:
         if str(error).startswith("Unsupported dtype"):
             raise TypeError(f"a GPU has only arrays of numbers: {error}") from None
         raise
 
 
-def unmasked(array):
+def refuse_masked(array):
     """Return the same array, list or number. Raises TypeError for a masked array."""
     if hasattr(array, "filled"):
         raise TypeError("a masked array would lose its mask: use .filled(0) and functions.where")

@@ -29,7 +29,7 @@ COLUMNS = 80  # of a line; 22 of them are for "ok" and "max error 1.2e-16"
 SMALL = 400  # elements; each costs two calls of the function, so larger inputs are sampled
 SAMPLED = 24  # elements of a large input that are checked one by one
 SMALLEST = 4  # of these have the smallest gradients: a few may be lost in rounding
-FACTOR = 100  # between the step and two others, a shorter and a longer one
+FACTOR = 100  # between h and two others, a smaller and a larger one
 # Mistakes in a formula (a factor, a sign, a missing term) change a gradient by far more than 1%.
 # A difference whose own error may be larger than that might not notice them: it proves nothing.
 NOTICEABLE = 0.01
@@ -41,7 +41,7 @@ def grad_check(
     name: str | None = None,
     rtol: float = 1e-6,
     atol: float = 0.0,
-    step: float = 1e-5,
+    eps: float = 1e-5,
     seed: int = 0,
     verbose: bool = True,
 ) -> float:
@@ -54,10 +54,10 @@ def grad_check(
     Python numbers and None are passed on unchanged. fn takes Tensors and returns a Tensor, or a
     tuple whose first element is checked. At a kink, such as relu has at 0, there is no slope, and
     the check fails: move the element away from it.
-    step: h as a fraction of the mean size of the input's elements. rtol, atol: an element may be
+    eps: h as a fraction of the mean size of the input's elements. rtol, atol: an element may be
     wrong by rtol times its own size, plus the rounding error of the difference, plus atol. If an
-    element seems wrong, or too small to tell, two more differences are taken, with steps of 100 h
-    and h / 100: rounding may hide its slope, or the function bend within h.
+    element seems wrong, or too small to tell, two more differences are taken, with 100 h and
+    h / 100: rounding may hide its slope, or the function bend within h.
     If an input has more than 400 elements, it checks 24 with a nonzero gradient one by one, and all
     of them together along a random direction; the line says so.
     Returns the largest error. Raises AssertionError that names the input, the element, both numbers
@@ -79,13 +79,13 @@ def grad_check(
     units = _units([arrays[i] for i in floats])
     worst, notes = 0.0, []
     for i, unit in zip(floats, units, strict=True):
-        x, gradient, label = arrays[i], gradients[i], _label(fn, i)
+        x, gradient, label = arrays[i], gradients[i], _input_name(fn, i)
         subject = f"{name}: the gradient of {label}"
 
         def weighted(x, i=i):  # the sum of these outputs is L
             return weights * _call(fn, [*arrays[:i], x, *arrays[i + 1 :]])[0].numpy()
 
-        compare = _comparison(weighted, x, gradient, unit, step, rtol, atol, rng)
+        compare = _comparison(weighted, x, gradient, unit, eps, rtol, atol, rng)
         directions = _directions(gradient, unit, rng)
         slopes = [compare(direction) for direction in directions]
         if not all(slope.right for slope in slopes):
@@ -94,7 +94,7 @@ def grad_check(
                 subject + _mistake(compare, directions, slopes, gradient, weights, others)
             )
         worst = max(worst, *(slope.error for slope in slopes))
-        if note := _note(subject, slopes, gradient, step):
+        if note := _limits(subject, slopes, gradient, eps):
             notes.append(f"{label}: {note}")
     if verbose:
         _report(f"{name} gradient", "; ".join([f"max error {worst:.1e}", *notes]))
@@ -154,7 +154,7 @@ def claim(text: str, truth: bool | np.bool, measured: object) -> None:
 
 
 def _report(name, evidence):
-    """Note and print what was proved; the evidence stands below if one line of 80 is too short."""
+    """Record and print what was proved; evidence that does not fit into 80 columns goes below."""
     proved.append(name)
     line = f"ok  {name:{COLUMNS - 22}s} {evidence}"
     if len(line) > COLUMNS or "\n" in line:
@@ -193,7 +193,7 @@ def _backward(fn, name, arrays, floats, rng):
         raise AssertionError(f"{name}: backward changed the gradient that it was given")
     gradients = {}
     for i in floats:
-        label, gradient = _label(fn, i), inputs[i].grad
+        label, gradient = _input_name(fn, i), inputs[i].grad
         if not np.array_equal(inputs[i].numpy(), arrays[i]):
             raise AssertionError(f"{name} changed its {label}")
         gradients[i] = np.zeros_like(arrays[i]) if gradient is None else to_numpy(gradient)
@@ -236,16 +236,16 @@ class _Slope(NamedTuple):
 
     @property
     def error(self):
-        """The difference of both; NaN is as wrong as can be."""
+        """The difference of the two; infinite for NaN."""
         return float(np.nan_to_num(abs(self.got - self.numeric), nan=np.inf))
 
 
 def _units(inputs):
-    """Return for each input the unit of its steps: the geometric mean of its elements' sizes.
+    """Return for each input the unit of h: the geometric mean of its elements' sizes.
 
     Only finite elements count, because a mask may contain -infinity. An input of zeros, such as a
-    new bias, has the smallest unit of the others: beside inputs of 1e-12, a step of 1e-5 would be
-    far too long.
+    new bias, has the smallest unit of the others: beside inputs of 1e-12, an h of 1e-5 would be
+    far too large.
     """
     sizes = [abs(x[np.isfinite(x) & (x != 0)]) for x in inputs]
     units = [float(np.exp(np.log(some).mean())) if some.size else 0.0 for some in sizes]
@@ -283,7 +283,7 @@ def _random_signs(rng, shape):
     return rng.choice([-1.0, 1.0], shape) * rng.uniform(0.5, 1.5, shape)
 
 
-def _comparison(f, x, gradient, unit, step, rtol, atol, rng):
+def _comparison(f, x, gradient, unit, eps, rtol, atol, rng):
     """Return a function that compares a gradient with central differences along a direction v.
 
         dL/dv = (L(x + h v) - L(x - h v)) / 2h
@@ -293,7 +293,7 @@ def _comparison(f, x, gradient, unit, step, rtol, atol, rng):
     """
     middle = f(x)
     # How far outputs are off by rounding. Each is the result of several operations, of which each
-    # is rounded by eps / 2 of its size: 4 eps, or more if that shows over a tiny step, along which
+    # is rounded by half of float64's eps: 4 eps, or more if that shows over a tiny distance, where
     # every function is straight. The errors of different outputs are independent, so their sum is
     # about the root of the sum of their squares.
     tiny = 1e-10 * unit * _random_signs(rng, x.shape)
@@ -303,42 +303,42 @@ def _comparison(f, x, gradient, unit, step, rtol, atol, rng):
     def compare(v):
         """Return the _Slope along v, from one difference where that settles it.
 
-        Else rounding may hide the slope, or the function bend within the step: a longer and a
-        shorter step follow, and the slope is right if it agrees with one of the three.
+        Else rounding may hide the slope, or the function bend within h: a larger and a
+        smaller h follow, and the slope is right if it agrees with one of the three.
         """
         length, summands = np.linalg.norm(v), gradient * v
         got, scale = summands.sum() / length, np.linalg.norm(summands) / length
         slopes, bends = [], []
-        for h in (step, step * FACTOR, step / FACTOR):
+        for h in (eps, eps * FACTOR, eps / FACTOR):
             # asarray, because NumPy's sum of arrays without axes is a scalar.
             above, below = f(np.asarray(x + h * v)), f(np.asarray(x - h * v))
             # Subtract first, then sum: outputs that do not change add no rounding error.
             numeric = (above - below).sum() / (2 * h * length)
             rounding = noise / (h * length)
-            scale = np.fmax(scale, abs(numeric) - rounding)  # NaN counts for nothing
+            scale = np.fmax(scale, abs(numeric) - rounding)  # fmax ignores NaN
             right = abs(got - numeric) <= rtol * scale + rounding + atol
             # Where rounding may be as large as a mistake, agreement proves nothing.
             certain = rounding <= NOTICEABLE * scale
             slopes.append(_Slope(got, numeric, rounding, bool(right), bool(certain), False))
             if right and certain:
                 return slopes[-1]
-            # By how much the slopes on both sides of x differ: less over a shorter step.
+            # By how much the slopes on both sides of x differ: less for a smaller h.
             bends.append(abs(((above - middle) - (middle - below)).sum()) / (h * length))
         kink = bends[0] > max(0.5 * bends[1], 10 * slopes[0].rounding)
-        # Without a certain one, the longest step suffers least from rounding.
+        # Without a certain one, the largest h suffers least from rounding.
         certain = [slope for slope in slopes if slope.certain] or slopes[1:2]
         return min(certain, key=lambda slope: slope.error)._replace(kink=bool(kink))
 
     return compare
 
 
-def _note(subject, slopes, gradient, step):
+def _limits(subject, slopes, gradient, eps):
     """Return the limits of a check, for the line "ok"; "" if every element was checked.
 
     Raises ValueError if the gradient is too small to be checked at all.
     """
-    # Rounding hides a slope below its own error over a step of 1, however long the step is.
-    if all(abs(slope.got) <= slope.rounding * step * FACTOR for slope in slopes):
+    # Rounding hides a slope below its own error at h = 1, however large h is.
+    if all(abs(slope.got) <= slope.rounding * eps * FACTOR for slope in slopes):
         return f"zero to within {max(slope.rounding for slope in slopes):.0e}"
     if not any(slope.certain and slope.got for slope in slopes):
         raise ValueError(
@@ -388,7 +388,7 @@ def _suspect(compare, v):
     return abs(v)
 
 
-def _label(fn, i):
+def _input_name(fn, i):
     """Name an input by its number and, if it can be found, its parameter."""
     with contextlib.suppress(TypeError, ValueError, IndexError):
         parameter = list(inspect.signature(fn).parameters.values())[i]

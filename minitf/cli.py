@@ -1,4 +1,4 @@
-"""What all commands share: options and mistakes, how a program ends, and the progress of work."""
+"""What all commands share: options, error messages, exit codes and the progress bar."""
 
 import argparse
 import contextlib
@@ -15,7 +15,7 @@ from minitf.errors import UserError
 
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
-ALIKE = 0.7  # from 0 to 1; how alike a misspelt option and the right one are, at least
+ALIKE = 0.7  # from 0 to 1; the least similarity of a misspelt option and the one suggested
 
 
 def number(kind, least, most):
@@ -27,7 +27,7 @@ def number(kind, least, most):
 
     def read(text):
         with contextlib.suppress(ValueError):
-            value = whole(text) if kind is int else float(text)
+            value = whole_number(text) if kind is int else float(text)
             if least <= value <= most:
                 return value
         what = "a whole number" if kind is int else "a number"
@@ -36,7 +36,7 @@ def number(kind, least, most):
     return read
 
 
-def whole(number):
+def whole_number(number):
     """Return a text or a number as an int, also 1e5; raise ValueError if it is no whole number."""
     text = str(number)
     with contextlib.suppress(ValueError):
@@ -56,12 +56,12 @@ class OptionParser(argparse.ArgumentParser):
     def error(self, message):
         typed = message.removeprefix("unrecognized arguments: ")
         if typed != message:
-            message = misspelt(self, typed.split()) or f"unknown option: {typed}"
-        message = message.removeprefix("argument ")  # of argument --beam: expected one argument
+            message = spelling_hint(self, typed.split()) or f"unknown option: {typed}"
+        message = message.removeprefix("argument ")  # "argument --beam: expected one argument"
         raise UserError(f"{message} (--help lists all options)")
 
 
-def misspelt(parser, arguments):
+def spelling_hint(parser, arguments):
     """Return a message about the first unknown argument that resembles an option, or nothing."""
     import difflib  # here, because few command lines have a mistake
 
@@ -76,7 +76,7 @@ def misspelt(parser, arguments):
 
 def report_error(program, message, code=2):
     """Write one line about a mistake; return the exit code."""
-    say(terminal_safe(f"{program}: {message}"))
+    say(blank_unprintable(f"{program}: {message}"))
     return code
 
 
@@ -90,7 +90,7 @@ def exit_code(program, run, report_error=report_error):
         if hasattr(stream, "reconfigure"):  # not in a notebook
             stream.reconfigure(errors="backslashreplace")  # what the terminal cannot encode
     try:
-        with piped():
+        with quiet_when_closed():
             return run() or 0
         return 0  # nobody reads the output any more
     except UserError as error:
@@ -108,13 +108,13 @@ def exit_code(program, run, report_error=report_error):
 
 
 def say(message, end="\n"):
-    """Write to standard error, if it is open; a full disk or a lost terminal ends no work."""
+    """Write to standard error, if it is open; ignore a full disk or a lost terminal."""
     if sys.stderr:
         with contextlib.suppress(OSError):
             print(message, end=end, file=sys.stderr, flush=True)
 
 
-def terminal_safe(text):
+def blank_unprintable(text):
     """Return the text with a space for each character that a terminal could misunderstand."""
     return "".join(c if c.isprintable() else " " for c in text)
 
@@ -125,7 +125,7 @@ def is_terminal(stream):
 
 
 @contextlib.contextmanager
-def piped():
+def quiet_when_closed():
     """End the block quietly if nobody reads its output: after ... | head."""
     try:
         yield
@@ -152,7 +152,7 @@ def drop_unwritten():
 
 @contextlib.contextmanager
 def signals_as_exceptions():
-    """Turn SIGTERM and SIGHUP into SystemExit; else they would leave half a file."""
+    """Turn SIGTERM and SIGHUP into SystemExit, or they would leave half a file."""
     received = []
 
     def end(number, frame):
@@ -176,10 +176,10 @@ def signals_as_exceptions():
             signal.signal(number, signal.SIG_DFL)
 
 
-def quoted(*words):
-    """Return words as they are typed in a command: in the quotes of this system where needed.
+def quote(*words):
+    """Return words as one types them in a shell, quoted where necessary.
 
-    On Windows these are double quotes: cmd would make single ones a part of the word.
+    On Windows in double quotes: cmd would make single ones a part of the word.
     """
     if os.name == "nt":
         plain = re.compile(r"[\w.:\\/+=@-]+")
@@ -216,8 +216,7 @@ class Progress:
         if self._bar is None:
             from tqdm import tqdm  # here: importing it takes longer than to translate a sentence
 
-            # No thread that watches, and no lock of multiprocessing: processes are forked beside
-            # the bar.
+            # No monitor thread and no multiprocessing lock: processes are forked beside the bar.
             tqdm.monitor_interval = 0
             tqdm.set_lock(threading.RLock())
             shape = "{l_bar}{bar}| {remaining} left" if self.total else "{desc}{n:,}{bar}"
@@ -234,10 +233,10 @@ class Progress:
             self._bar.clear()
 
 
-def counted(number, noun):
+def amount(number, noun):
     """Return a number and its noun, which is in the plural unless the number is 1.
 
-    >>> counted(1, "update"), counted(2_000, "update")
+    >>> amount(1, "update"), amount(2_000, "update")
     ('1 update', '2,000 updates')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

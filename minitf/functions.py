@@ -21,7 +21,7 @@ import numpy as np
 from minitf.backend import xp
 from minitf.dropout import drop, dropout_mask, dropout_state, next_mask
 from minitf.forms import accelerated
-from minitf.inputs import attention_arrays, boolean, checked_ids, layer_norm_arrays, linear_arrays
+from minitf.inputs import as_mask, attention_arrays, checked_ids, layer_norm_arrays, linear_arrays
 from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, record
 
 __all__ = [
@@ -110,7 +110,7 @@ def where(mask: ArrayLike, x: ArrayLike, value: ArrayLike) -> Tensor:
     choose x first, as in where(x > 0, log(where(x > 0, x, 1)), 0).
     Raises TypeError for a mask that is not boolean.
     """
-    mask = boolean(mask)
+    mask = as_mask(mask)
     x_data, value_data = arrays_of(x, value)
 
     def backward(gy):

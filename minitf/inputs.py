@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from minitf.backend import to_device, unmasked, xp
+from minitf.backend import refuse_masked, to_device, xp
 from minitf.tensor import Tensor, arrays_of
 
 
@@ -45,7 +45,7 @@ def attention_arrays(query, key, value, mask):
     Raises TypeError for a mask that is not boolean, ValueError for sizes that do not fit.
     """
     q, k, v = arrays = arrays_of(query, key, value)
-    mask = None if mask is None else boolean(mask)
+    mask = None if mask is None else as_mask(mask)
     front = _axes_in_front(q.shape, k.shape, v.shape, () if mask is None else mask.shape)
     if front is None:
         raise ValueError(
@@ -75,7 +75,7 @@ def _axes_in_front(q, k, v, mask):
         return None
 
 
-def boolean(mask):
+def as_mask(mask):
     """Return a mask as an array of the library in use. Raises TypeError for a mask of numbers.
 
     Masks made for other libraries may hold 1 and 0, or 0 and -infinity to be added to the scores:
@@ -107,7 +107,7 @@ def checked_ids(ids, table):
 
 def integers(ids, name):
     """Return ids as a NumPy array of integers. Raises TypeError for an array of another type."""
-    ids = np.asarray(unmasked(ids))
+    ids = np.asarray(refuse_masked(ids))
     if ids.dtype.kind in "iu":
         return ids
     if ids.size:

@@ -54,7 +54,7 @@ def attention_maps(
     names: tuple[str, str] = ("queries", "keys"),
     words: bool = False,
 ) -> None:
-    """Draw attention weights, one panel for each head: rows attend to columns, dark is much.
+    """Draw attention weights, one panel for each head: rows attend to columns, darker means more.
 
     weights: (H, T, S), each row a distribution. target_tokens: T strings. source_tokens: S strings.
     caption: small print below the panels, to which hints on the tokens are added. names: of the
@@ -70,10 +70,10 @@ def attention_maps(
     rows, columns = (
         [_label(token) for token in tokens] for tokens in (target_tokens, source_tokens)
     )
-    title = drawable(title or "")
+    title = to_drawable(title or "")
     if caption:
         joined = words and weights.shape[1:] != sizes
-        caption = _explained(drawable(caption), [*target_tokens, *source_tokens, title], joined)
+        caption = _add_hints(to_drawable(caption), [*target_tokens, *source_tokens, title], joined)
     n_heads = len(weights)
     across = min(n_heads, ACROSS)
     down = -(-n_heads // across)
@@ -104,7 +104,7 @@ def attention_maps(
     save_figure(figure, path)
 
 
-def _explained(caption, tokens, joined):
+def _add_hints(caption, tokens, joined):
     """Return the caption with the hints that a reader of these tokens needs."""
     boxes = without_font("".join(tokens))
     hints = {JOINED: joined, MARKED: any("▁" in token for token in tokens), BOXES: boxes}
@@ -125,7 +125,7 @@ def _name_cells(axis, labels, cell, name, shown):
 
 def _label(token):
     """Return a token as a label: the mark ▁ is a heavy bar in most fonts."""
-    text = drawable(token).replace("▁", "_")
+    text = to_drawable(token).replace("▁", "_")
     return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
 
 
@@ -165,14 +165,14 @@ def join_pieces(weights, target_tokens, source_tokens, words: bool = False):
             f"{len(source_tokens)} source tokens"
         )
     (rows, row_starts), (columns, column_starts) = (
-        _joined(p, words) for p in (target_tokens, source_tokens)
+        _join_tokens(p, words) for p in (target_tokens, source_tokens)
     )
     sizes = np.diff([*row_starts, weights.shape[1]]).astype(weights.dtype)
     summed = np.add.reduceat(weights, column_starts, axis=2)
     return np.add.reduceat(summed, row_starts, axis=1) / sizes[:, None], rows, columns
 
 
-def _joined(tokens, words):
+def _join_tokens(tokens, words):
     """Return the characters or words that the tokens form, and the first token of each."""
     texts, starts, start = [], [], 0
     while start < len(tokens):
@@ -369,16 +369,16 @@ def text_style():
     return {"parse_math": False, "usetex": False, "fontfamily": _fonts()}
 
 
-def drawable(text):
+def to_drawable(text):
     """Leave out invisible characters, and replace those that cannot be printed."""
     visible = (c for c in text if unicodedata.category(c) != "Cf")
     return "".join(c if c.isprintable() else "\ufffd" for c in visible)
 
 
 def without_font(text):
-    """Return the characters of a text, as it is drawn, that no installed font has: the boxes."""
+    """Return the characters of a text that no installed font has, so that they become boxes."""
     from matplotlib import font_manager
 
     fonts = [font_manager.get_font(font_manager.findfont(name)) for name in _fonts()]
-    signs = dict.fromkeys(drawable(text))
+    signs = dict.fromkeys(to_drawable(text))
     return "".join(s for s in signs if not any(font.get_char_index(ord(s)) for font in fonts))

@@ -175,7 +175,7 @@ def multi_head_attention(
     mask: np.ndarray | None = None,
     cache: Callable | None = None,
 ) -> Tensor:
-    """Return what a MultiHeadAttention computes, step by step by its methods."""
+    """Return what a MultiHeadAttention computes, by its methods, one after another."""
     queries = attention.split_heads(attention.query(x))  # (B, H, T, K)
     if cache is None:
         keys, values = attention.keys_and_values(memory)  # (B, H, S, K), (B, H, S, U)
@@ -331,7 +331,7 @@ class Positions(Module):
 def _sinusoids_up_to(end, config, dtype):
     """Return the sinusoids of all positions before `end`: (end, D).
 
-    Decoding asks for one more at each step, so tables are kept. Their lengths are powers of two:
+    Decoding asks for one more for each token, so tables are kept. Their lengths are powers of two:
     then few are computed.
     """
     length = 64

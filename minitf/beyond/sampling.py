@@ -34,7 +34,7 @@ def sample(
 
     Below a temperature of 1 probable tokens become more probable; 0 is greedy decoding. top_k: only
     the k most probable tokens can be drawn (0: all). top_p: of these, only the fewest whose
-    probabilities sum to top_p. A draw depends on the seed, the row and the step alone.
+    probabilities sum to top_p. A draw depends on the seed, the row and the position alone.
     rows: a key for each row, integers (B,) or (B, n), by default its number in the batch: with
     other keys a sentence gets the same draws in any batch. The other arguments are those of greedy;
     ln P is the model's, without temperature, top_k and top_p.
@@ -45,7 +45,7 @@ def sample(
             f"rows has {len(rows)} keys, but source has {len(source)} rows: "
             "give one key for each row"
         )
-    choose = _drawing(temperature, top_k, top_p, seed, rows)
+    choose = _chooser(temperature, top_k, top_p, seed, rows)
     return decode_with(choose, model, source, max_extra, alpha, allowed)
 
 
@@ -73,14 +73,14 @@ def generate(
         )
     if length < 1:
         raise ValueError(f"length must be at least 1, not {length}")
-    choose = _drawing(temperature, top_k, top_p, seed)
+    choose = _chooser(temperature, top_k, top_p, seed)
     with no_grad():
         limits = np.full(len(prompts), length)
         return write_texts(prompts, _Rereading(next_logits), choose, limits, end_id=end_id)
 
 
 class _Rereading(Scorer):
-    """The Scorer whose function reads the texts from the beginning at each step."""
+    """The Scorer whose function reads the texts from the beginning for each token."""
 
     def __init__(self, next_logits):
         self.next_logits = next_logits
@@ -97,7 +97,7 @@ class _Rereading(Scorer):
         """Do nothing: there is no cache."""
 
 
-def _drawing(temperature, top_k, top_p, seed, rows=None):
+def _chooser(temperature, top_k, top_p, seed, rows=None):
     """Return the function choose(logits, rows) that draws a token for each row."""
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature must be a number of at least 0, not {temperature}")
@@ -105,7 +105,7 @@ def _drawing(temperature, top_k, top_p, seed, rows=None):
         raise ValueError(f"top_k must be at least 1, or 0 for all tokens, not {top_k}")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p must be more than 0 and at most 1, not {top_p}")
-    generators = {}  # by row: each draws one number at each step
+    generators = {}  # by row: each draws one number for each token
 
     def number(row):
         if row not in generators:  # as spawn_key, the key is never mixed up with a large seed
@@ -114,7 +114,7 @@ def _drawing(temperature, top_k, top_p, seed, rows=None):
         return generators[row].random()
 
     def choose(logits, alive):
-        weights = _unnormalised(to_numpy(logits).astype(np.float64), temperature, top_k, top_p)
+        weights = _token_weights(to_numpy(logits).astype(np.float64), temperature, top_k, top_p)
         sums = weights.cumsum(axis=-1)
         drawn = np.array([number(row) for row in alive])[:, None]
         return (sums > drawn * sums[:, -1:]).argmax(axis=-1)
@@ -122,7 +122,7 @@ def _drawing(temperature, top_k, top_p, seed, rows=None):
     return choose
 
 
-def _unnormalised(logits, temperature, top_k, top_p):
+def _token_weights(logits, temperature, top_k, top_p):
     """Return unnormalised probabilities (R, V), 0 for tokens that cannot be drawn."""
     size = logits.shape[-1]
     if temperature == 0:

@@ -28,7 +28,7 @@ class SSRU(Module):
         y_t = max(0, c_t)    with c_t = f_t c_(t-1) + (1 - f_t) x_t W,  c_0 = 0
         f_t = sigmoid(x_t W_f + b_f)
 
-    So a step of decoding costs the same at each length. There are neither heads nor an output
+    So a decoding step costs the same at each length. There are neither heads nor an output
     projection. With `keep_weights` set, the last weights (B, 1, T, T) are kept in `weights`, for
     pictures.
     Source: Kim et al. 2019, "From Research to Production and Back: Ludicrously Fast Neural Machine
@@ -51,7 +51,7 @@ class SSRU(Module):
         """Return the outputs (B, T, D) for x (B, T, D); called as a MultiHeadAttention.
 
         memory, mask: not used, as a state has seen the text so far and nothing else.
-        cache: its `state` (B, D) is kept from step to step (see Cache in minitf.decode).
+        cache: its `state` (B, D) is kept from token to token (see Cache in minitf.decode).
         """
         gate = sigmoid(self.forget(x))
         start = None if cache is None else cache.state

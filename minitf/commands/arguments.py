@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from minitf.cli import OptionParser, misspelt, number
+from minitf.cli import OptionParser, number, spelling_hint
 from minitf.documents import FORMATS, format_of
 
 INSTALLED = "minitf-translate"  # the command of the installed package, which brings no model
@@ -207,16 +207,16 @@ def parse(arguments=None, model=None):
         for name, option in options.items():
             group.add_argument(name, **option)
     parser.set_defaults(model=model)
-    options = parse_text(parser, sys.argv[1:] if arguments is None else list(arguments))
+    options = parse_with_text(parser, sys.argv[1:] if arguments is None else list(arguments))
     if options.format_in:
         options.format_in = FORMATS.get(options.format_in)  # None for "plain"
     elif options.input:
         options.format_in = format_of(options.input)
-    _check(parser, options)
+    _check_options(parser, options)
     return options
 
 
-def parse_text(parser, arguments):
+def parse_with_text(parser, arguments):
     """Return the options of a command line with `text`; after --, all is text, also "-Hello."."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     # argparse would read -hello as -h with a value, so -h is not an option of the parser.
@@ -229,12 +229,12 @@ def parse_text(parser, arguments):
                 f"unknown option {unknown[0]}: each model has its languages: choose one with "
                 "--model, such as --model firefox-fr-en (--list-models lists them)"
             )
-        parser.error(misspelt(parser, unknown) or advice)
+        parser.error(spelling_hint(parser, unknown) or advice)
     options.text += arguments[end + 1 :]
     return options
 
 
-def _check(parser, options):
+def _check_options(parser, options):
     """Refuse options that contradict each other; collect those of sampling, and choose the beam."""
     settings = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
     options.sampling = {name: value for name, value in settings.items() if value is not None}

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from minitf.cli import is_terminal, quoted, say, terminal_safe
+from minitf.cli import blank_unprintable, is_terminal, quote, say
 from minitf.errors import UserError
 from minitf.text.vocabulary import valid_unicode
-from minitf.translation.reading import join
+from minitf.translation.reading import join_texts
 
 BATCH_LINES = 500  # lines that are sorted by length and translated together, at most
 BATCH_BYTES = 1 << 20  # bytes; a batch of lines that is as large is complete
@@ -35,20 +35,20 @@ class Source(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened_input(options):
+def open_input(options):
     """Yield the Source that the options name; of a document, without any lines."""
     is_document = bool(getattr(options, "format_in", None))
     if options.text:
         for text in options.text:  # what the user may have meant
             if os.path.isfile(text):
-                say(terminal_safe(f"{text} is also a file: --input {text} reads it"))
+                say(blank_unprintable(f"{text} is also a file: --input {text} reads it"))
         n, words = len(options.text), [text for text in options.text if len(text.split()) == 1]
         ends = [text.endswith((".", "?", "!")) for text in options.text[:-1]]
         if n > 1 and len(words) == n and not any(ends):
             say(f"{n} single words, each taken as a line: put a sentence in quotes")
         # A line feed at the end of an argument begins no other line.
         lines = [line for text in options.text for line in text.removesuffix("\n").split("\n")]
-        lines = [_stripped(valid_unicode(line)) for line in lines]
+        lines = [_strip(valid_unicode(line)) for line in lines]
         yield Source(
             lines[start : start + BATCH_LINES] for start in range(0, len(lines), BATCH_LINES)
         )
@@ -74,19 +74,19 @@ def _source_of(file, path, is_document):
     if is_document:
         return Source(iter(()), file)
     if file.isatty() and is_terminal(sys.stderr):
-        return Source(_typed(file), file, typed=True)
+        return Source(_read_terminal(file), file, typed=True)
     size = _size_of(file)
     if size is None:
-        return Source(_decoded(file, path), file)
+        return Source(_decode(file, path), file)
     if path and not size:
-        say(terminal_safe(f"{path} is empty"))
+        say(blank_unprintable(f"{path} is empty"))
     begin = file.tell()  # a file can be read twice: it is refused before anything is translated
-    size = sum(len(line.encode()) + 1 for lines in _decoded(file, path) for line in lines)
+    size = sum(len(line.encode()) + 1 for lines in _decode(file, path) for line in lines)
     file.seek(begin)
-    return Source(_decoded(file, path), file, size)
+    return Source(_decode(file, path), file, size)
 
 
-def _decoded(file, path):
+def _decode(file, path):
     """Yield lists of lines as text. Raises UserError as soon as a text is seen to be no UTF-8."""
     from minitf.text.encoding import Damage, refusal  # lazily: text in quotes needs neither
 
@@ -95,7 +95,7 @@ def _decoded(file, path):
         text = _as_text(lines)
         damage.see(text)
         if damage.is_other_encoding():
-            raise UserError(refusal(name, b"\n".join(lines), quoted(path) if path else ""))
+            raise UserError(refusal(name, b"\n".join(lines), quote(path) if path else ""))
         yield text
 
 
@@ -162,10 +162,10 @@ def _chunks(file, name):
 
 def _as_text(lines):
     """Return lines of bytes as text."""
-    return [_stripped(line.decode(errors="replace")) for line in lines]
+    return [_strip(line.decode(errors="replace")) for line in lines]
 
 
-def _stripped(line):
+def _strip(line):
     """Return a line without a byte order mark and the carriage return before the line feed."""
     return line.removesuffix("\r").removeprefix("\ufeff")
 
@@ -184,17 +184,17 @@ def greet(folder, notes, unit=None):
     languages = f"{source} to {target}, " if source and target else ""
     model = f"{languages}model {Path(folder).resolve().name}"
     end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
-    say(terminal_safe(f"{model}; {unit or 'one sentence per line'}, {end} ends"))
+    say(blank_unprintable(f"{model}; {unit or 'one sentence per line'}, {end} ends"))
 
 
-def _typed(file):
+def _read_terminal(file):
     """Prompt, and yield lists of the lines that are typed."""
     edited = file.fileno() == 0 and is_terminal(sys.stdout)
-    yield from map(_as_text, _edited() if edited else _prompted(file))
+    yield from map(_as_text, _read_with_history() if edited else _read_with_prompt(file))
     say("")  # the shell's own prompt comes next
 
 
-def _edited():
+def _read_with_history():
     """Yield typed lines, with the arrow keys and a history where the platform has them."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  input() uses it; imported here, because it writes to the terminal
@@ -204,7 +204,7 @@ def _edited():
             yield input("> ").encode(errors="surrogateescape").split(b"\n")
 
 
-def _prompted(file):
+def _read_with_prompt(file):
     """Yield lines as they come, where the terminal shows the prompt but not the translations."""
     say("> ", end="")
     for lines in read_batches(file):
@@ -219,7 +219,7 @@ _HYPHEN = re.compile(r"[^\W\d_][-\xad\u2010]$")
 _AND = re.compile(r"(und|oder|bzw|bis|and|or|to)\b")
 
 
-def joined_paragraphs(batches):
+def join_paragraphs(batches):
     """Yield, for each list of lines, the paragraphs that end in it; an empty line stays a line.
 
     A word that is hyphenated at the end of a line is joined. A paragraph of BATCH_BYTES characters
@@ -233,13 +233,13 @@ def joined_paragraphs(batches):
                 begun.append(line)
                 length += len(line)
             if begun and (not line or length >= BATCH_BYTES):
-                paragraphs.append(join(_without_hyphens(begun)))
+                paragraphs.append(join_texts(_without_hyphens(begun)))
                 begun, length = [], 0
             if not line:
                 paragraphs.append("")
         yield paragraphs
     if begun:
-        yield [join(_without_hyphens(begun))]
+        yield [join_texts(_without_hyphens(begun))]
 
 
 def _without_hyphens(lines):

@@ -15,7 +15,7 @@ from minitf.text.vocabulary import LOST
 
 
 @contextlib.contextmanager
-def opened_output(path, input_file):
+def open_output(path, input_file):
     """Yield a function that writes text or bytes: to standard output, a device or a new file.
 
     A new file appears under its name when it is complete: after an error or a signal, what was
@@ -88,7 +88,7 @@ def _mistake_about(name):
         raise UserError(f"{name}: cannot be written ({error.strerror}): {hint}") from None
 
 
-def rendered(lines, number, translations, options):
+def render(lines, number, translations, options):
     """Return the output for some lines of the input; number: of the first one."""
     if options.format == "json":
         return "".join(map(_json, lines, translations))
@@ -131,7 +131,7 @@ class LostText:
     MOST = 5  # numbers that are named; an endless pipe may have endlessly many
 
     def __init__(self, unit="line"):
-        self.unit = unit  # that is translated by itself
+        self.unit = unit  # what is translated by itself
         self._lines = {}  # (unit, what): [the first numbers], how many
 
     def note(self, translations, before):

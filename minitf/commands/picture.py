@@ -30,7 +30,7 @@ SUMS = {
 }
 
 
-def drawing(batches, translator, options):
+def draw_first(batches, translator, options):
     """Yield the lists of lines; draw who attends to whom in the first with text: --attention.
 
     Raises UserError if there is none.

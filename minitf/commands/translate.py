@@ -8,8 +8,8 @@ from itertools import chain, islice, pairwise
 from minitf.backend import use
 from minitf.cli import Progress, exit_code, say, signals_as_exceptions
 from minitf.commands.arguments import PROGRAM, parse
-from minitf.commands.input import greet, joined_paragraphs, opened_input
-from minitf.commands.output import LostText, opened_output, rendered
+from minitf.commands.input import greet, join_paragraphs, open_input
+from minitf.commands.output import LostText, open_output, render
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
 from minitf.files.arrays import exists
@@ -18,7 +18,7 @@ from minitf.text.plain import text_ranges
 from minitf.text.vocabulary import printable, valid_unicode
 from minitf.translation.languages import is_parser
 from minitf.translation.translator import Search, Translator
-from minitf.translation.writing import joined
+from minitf.translation.writing import join_parts
 
 
 def main(arguments=None, model=None):
@@ -42,8 +42,8 @@ def translate(options, bundled=None):
     keep_memory()
     with (
         signals_as_exceptions(),
-        opened_input(options) as source,
-        opened_output(options.output, source.file) as write,
+        open_input(options) as source,
+        open_output(options.output, source.file) as write,
     ):
         document = None
         if options.format_in:
@@ -82,7 +82,7 @@ def _translate_document(document, translator, method, name, write):
     """Write a Document with its texts translated. name: of the model."""
     if isinstance(translator.subwords, PairedSubwords) and translator.subwords.languages():
         raise UserError(
-            f"{name} needs the target language in each line, which a document has not: "
+            f"{name} needs the target language in each line, which a document lacks: "
             "choose a model with one target language"
         )
     total = sum(len(unit.text) for unit in document.units)
@@ -91,7 +91,7 @@ def _translate_document(document, translator, method, name, write):
         def show(done, parts):
             bar.update_to(total * done // parts)
 
-        write(document.translated(functools.partial(method, progress=show), lost.note))
+        write(document.translate(functools.partial(method, progress=show), lost.note))
 
 
 def _translate_batches(source, translator, method, options, write):
@@ -102,15 +102,15 @@ def _translate_batches(source, translator, method, options, write):
     lost = LostText("paragraph" if options.paragraphs else "line")
     batches = lost.checked(source.batches)
     if options.paragraphs:
-        batches = joined_paragraphs(batches)
+        batches = join_paragraphs(batches)
     if isinstance(translator.subwords, PairedSubwords):
         from minitf.translation.languages import naming_languages  # lazily: few models need it
 
         batches = naming_languages(batches, translator.subwords, say)
     if options.attention:
-        from minitf.commands.picture import drawing
+        from minitf.commands.picture import draw_first
 
-        batches = drawing(batches, translator, options)
+        batches = draw_first(batches, translator, options)
     number = n_texts = end = 0  # before the batch: lines and texts; the bytes up to its last line
     told = "text translated" if source.size else "bytes translated"
     has_bar = source.file and not source.typed
@@ -130,7 +130,7 @@ def _translate_batches(source, translator, method, options, write):
             )
             left = iter(per_text)
             translations = [
-                joined(list(islice(left, len(texts))), options.nbest, _around(line, texts))
+                join_parts(list(islice(left, len(texts))), options.nbest, _around(line, texts))
                 for line, texts in ranges
             ]
             if bar:
@@ -140,7 +140,7 @@ def _translate_batches(source, translator, method, options, write):
                 updates = translator.notes.get("step")
                 so_far = f": it has had {updates} updates" if updates else ""
                 say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
-            write(rendered(lines, number, translations, options))
+            write(render(lines, number, translations, options))
             lost.note(translations, number)
             number, n_texts = number + len(lines), n_texts + len(per_text)
 

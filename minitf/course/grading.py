@@ -34,7 +34,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.cli import terminal_safe
+from minitf.cli import blank_unprintable
 from minitf.course.calls import LONGEST, AnswerError, Channel, Ended
 from minitf.course.lesson import state_of
 from minitf.errors import UserError
@@ -147,7 +147,7 @@ def _judged(process, names, name):
 
 def _printable(text):
     """Return a text of the other process in one line that any terminal and file can show."""
-    text = terminal_safe(text.encode("utf-8", "replace").decode("utf-8"))
+    text = blank_unprintable(text.encode("utf-8", "replace").decode("utf-8"))
     return text if len(text) <= 500 else text[:499] + "…"
 
 

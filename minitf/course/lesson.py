@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from minitf import check as checking
 from minitf.backend import use
 from minitf.check import COLUMNS, proved
-from minitf.cli import OptionParser, drop_unwritten, piped
+from minitf.cli import OptionParser, drop_unwritten, quiet_when_closed
 from minitf.course.answering import is_empty
 from minitf.course.checks.compare import explained
 from minitf.errors import UserError
@@ -241,7 +241,7 @@ def check_exercises(names):
         name for name in names if name.startswith("check_") and names[name] is not check_exercises
     ]
     states = []
-    with piped():
+    with quiet_when_closed():
         for number, check in enumerate(checks, 1):
             name = check.removeprefix("check_")
             exercise = names.get(name)

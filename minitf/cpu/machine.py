@@ -71,7 +71,7 @@ def keep_memory() -> None:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
         mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: take arrays of up to 1 GiB from the heap,
         mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: never return the heap to the system,
-        mallopt(-2, 100 << 20)  # M_TOP_PAD: and let it grow in steps of 100 MiB.
+        mallopt(-2, 100 << 20)  # M_TOP_PAD: and let it grow by 100 MiB at a time.
         # M_ARENA_MAX: one heap for all threads, because heaps of other threads are returned.
         mallopt(-8, 1)
 

@@ -4,7 +4,7 @@ Before a product, OpenBLAS copies the matrix into a memory layout that suits the
 thousand rows the copy costs little; for the few rows of a decoding step it takes longer than the
 product. On a processor with AVX-512 it has programs for small matrices too: below a million
 multiplications they make no copy, and they are fast if the matrix has few columns. So there a
-matrix that is used for many steps is cut once into panels of 64 columns: products of few rows
+matrix that is used for many tokens is cut once into panels of 64 columns: products of few rows
 become up to three times as fast. Elsewhere panels would only be slower, by a tenth to a half, and a
 matrix is one panel as wide as itself.
 """
@@ -31,7 +31,7 @@ def in_panels(matrices, shapes, dtype):
     The last panel is padded with zeros. Where matrices are not cut: as one panel (1, D, F).
 
     NumPy asks the system for large pages of memory for a large array. To fetch thousands of small
-    ones takes longer than to read the weights of a model, and a step of decoding waits for their
+    ones takes longer than to read the weights of a model, and a decoding step waits for their
     addresses: it took a fifth longer.
     """
     # (F/64 rounded up, D, 64)

@@ -65,8 +65,8 @@ def blocks(shape, size=1 << 17):
     while rest > size and axis < len(shape) - 1:
         axis += 1
         rest //= shape[axis]
-    step = max(1, size // max(1, rest))
-    cuts = [slice(start, min(start + step, shape[axis])) for start in range(0, shape[axis], step)]
+    n = max(1, size // max(1, rest))
+    cuts = [slice(start, min(start + n, shape[axis])) for start in range(0, shape[axis], n)]
     return [(*first, cut) for first in itertools.product(*map(range, shape[:axis])) for cut in cuts]
 
 

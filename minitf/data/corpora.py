@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minitf.cli import Progress, counted, exit_code, quoted
+from minitf.cli import Progress, amount, exit_code, quote
 from minitf.data import read_table, recipes, treebank
 from minitf.errors import UserError
 from minitf.text.encoding import BOMS, Damage, not_text, refusal
@@ -39,7 +39,7 @@ class Lines:
 
     def __iter__(self):
         for path in self.paths:
-            with _opened(path) as file:
+            with _open_text(path) as file:
                 for i, line in enumerate(file):
                     line = line.removeprefix(_MARK) if i == 0 else line
                     if line:
@@ -130,7 +130,7 @@ def load(name: str, say=print) -> Corpus:
         train, valid = splits.pop("train"), splits.pop("valid")
         return Corpus(name, "en", "de", train, valid, splits)
     if name in _CRAFT:
-        return _craft(name, data_folder(), _CRAFT[name], say)
+        return _load_craft(name, data_folder(), _CRAFT[name], say)
     if name not in _CORPORA:
         raise UserError(f"unknown corpus {name!r}: choose from {', '.join(NAMES)}")
     layout, data = _CORPORA[name], data_folder()
@@ -146,7 +146,7 @@ def _make_missing(folders, data, say):
         recipes.make(missing, data, say)
 
 
-def _craft(name, data, with_words, say):
+def _load_craft(name, data, with_words, say):
     """Return biomedical articles and their trees: Table 4 of the paper on text that is free.
 
     Validated on articles that are held out of the training text, so `dev` decides nothing.
@@ -198,8 +198,8 @@ def undecoded(path, lines) -> str:
         if LOST.search(line):
             damaged.append(number)
     if damage.is_other_encoding():
-        with _opened(path) as file:
-            raise UserError(refusal(path, file.read(MAX_IN_MEMORY), quoted(str(path))))
+        with _open_text(path) as file:
+            raise UserError(refusal(path, file.read(MAX_IN_MEMORY), quote(str(path))))
     if not damaged:
         return ""
     count = "1 line has" if len(damaged) == 1 else f"{len(damaged):,} lines have"
@@ -220,7 +220,7 @@ def read_pairs(source_path, target_path, streamed=False) -> Pairs:
     pairs = Pairs(*map(Lines if streamed else read_lines, paths))
     if len(pairs.source) != len(pairs.target):
         raise UserError(
-            f"{source_path} has {counted(len(pairs.source), 'line')} but {target_path} has "
+            f"{source_path} has {amount(len(pairs.source), 'line')} but {target_path} has "
             f"{len(pairs.target):,}: line i of one must translate line i of the other"
         )
     return pairs
@@ -233,7 +233,7 @@ def open_pairs(source_path, target_path) -> Pairs:
     return read_pairs(*paths, streamed=len(sizes) == 2 and sum(sizes) > MAX_IN_MEMORY)
 
 
-def _opened(path):
+def _open_text(path):
     if os.path.isdir(path):
         raise UserError(f"{path} is a folder: name a text file")
     with contextlib.ExitStack() as stack:
@@ -248,7 +248,7 @@ def _opened(path):
             raise UserError(f"{path} is {kind}: save it as plain text, in UTF-8")
         if mark := next(filter(start.startswith, BOMS), None):
             encoding = BOMS[mark].removesuffix("-le").removesuffix("-be")
-            command = f"iconv -f {encoding} -t utf-8 {quoted(str(path))} > NEW_FILE"
+            command = f"iconv -f {encoding} -t utf-8 {quote(str(path))} > NEW_FILE"
             raise UserError(f"{path} is in {encoding.upper()}: {command}")
         stack.pop_all()
     return file
@@ -256,7 +256,7 @@ def _opened(path):
 
 def _scan(path):
     """Return the number of lines of a file and the sha256 of its content."""
-    with _opened(path) as file:
+    with _open_text(path) as file:
         status = os.fstat(file.fileno())
         return _scan_once(path, status.st_size, status.st_mtime_ns)
 
@@ -264,7 +264,7 @@ def _scan(path):
 @functools.lru_cache(maxsize=64)
 def _scan_once(path, size, changed):
     count, digest, chunk = 0, hashlib.sha256(), b""
-    with _opened(path) as file, Progress(f"bytes of {Path(path).name} read", size) as progress:
+    with _open_text(path) as file, Progress(f"bytes of {Path(path).name} read", size) as progress:
         while more := file.read(1 << 20):
             chunk = more
             digest.update(chunk)
@@ -274,7 +274,7 @@ def _scan_once(path, size, changed):
     return count + unended, digest.hexdigest()
 
 
-def clean(
+def select(
     source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: int, max_ratio=MAX_RATIO
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Return the indices of the pairs to train on, and the number of pairs left out by each rule.
@@ -283,7 +283,7 @@ def clean(
     more than max_length ids. ratio: the longer side has more than max_ratio times the ids of the
     shorter one, and more than 10. A pair is counted for the first rule that it breaks.
 
-    >>> kept, counts = clean(np.array([1, 0, 30, 12]), np.array([4, 1, 30, 3]), max_length=20)
+    >>> kept, counts = select(np.array([1, 0, 30, 12]), np.array([4, 1, 30, 3]), max_length=20)
     >>> kept.tolist(), counts
     ([0], {'empty': 1, 'too long': 1, 'ratio': 1, 'kept': 1})
     """
@@ -316,7 +316,7 @@ def _print_sizes(names):
             raise KeyboardInterrupt("stopped; the same command continues from here") from None
         texts = {"train": corpus.train, "valid": corpus.valid, **corpus.tests}
         counts = ", ".join(
-            f"{text} {counted(len(pairs.source), 'pair')}" for text, pairs in texts.items()
+            f"{text} {amount(len(pairs.source), 'pair')}" for text, pairs in texts.items()
         )
         folder = "built in" if name == "toy" else f"in {data_folder()}"
         print(f"{name}: {counts}; {folder}")

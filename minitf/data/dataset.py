@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.cli import counted
+from minitf.cli import amount
 from minitf.data import corpora
 from minitf.data.rows import EncodedPairs, encode_lines, encode_pairs, in_memory
 from minitf.errors import UserError
@@ -104,7 +104,7 @@ class UpdateBatches:
 
 
 class Cursor:
-    """Steps through the batches of epoch after epoch.
+    """Goes through the batches of epoch after epoch.
 
     The batches of an epoch and their order depend on the seed and the epoch alone. So `epoch` and
     `position`, the number of its batches already taken, are all that a checkpoint has to store.
@@ -186,7 +186,7 @@ def prepare(settings, corpus, log, subwords=None):
         corpus = dataclasses.replace(corpus, tokenized=True)
     pairs = corpus.train
     if n_added := len(corpus.added.source):
-        log(f"added    {counted(n_added, 'pair')} from {settings.add[0]}")
+        log(f"added    {amount(n_added, 'pair')} from {settings.add[0]}")
         pairs = corpora.Pairs(*(a + b for a, b in zip(pairs, corpus.added, strict=True)))
     longest = min(settings.max_length, settings.batch_tokens - 1)
     if isinstance(pairs.source, corpora.Lines):
@@ -240,7 +240,7 @@ def _warn_about_pairs(settings, corpus, log):
     count = len(corpus.train.source)
     if count < FEW and not settings.start_from and not settings.resume:
         log(
-            f"notice   only {counted(count, 'pair')}: better adapt a trained model of these "
+            f"notice   only {amount(count, 'pair')}: better adapt a trained model of these "
             "languages, with --start-from FOLDER"
         )
     valid = set(zip(*corpus.valid, strict=True))
@@ -295,10 +295,10 @@ def _validation(pairs, subwords, longest, log):
     ids = [encode_lines(subwords, lines, side) for side, lines in first._asdict().items()]
     lengths = np.array([list(map(len, side)) for side in ids])
     # A ratio that no pair exceeds: unusual pairs belong to a test.
-    kept, counts = corpora.clean(*lengths, longest, max_ratio=longest)
+    kept, counts = corpora.select(*lengths, longest, max_ratio=longest)
     if not len(kept):
         raise UserError(f"no pair is left to validate on{_omissions(counts)}: {_CHECK}")
     total = len(pairs.source)
     chosen = f" (of the first {VALID_SENTENCES:,} of {total:,})" if total > VALID_SENTENCES else ""
-    log(f"valid    {counted(len(kept), 'pair')}{chosen}{_omissions(counts)}")
+    log(f"valid    {amount(len(kept), 'pair')}{chosen}{_omissions(counts)}")
     return corpora.Pairs(*([side[i] for i in kept] for side in first))

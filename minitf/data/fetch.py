@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minitf.atomic import writing
-from minitf.cli import Progress, terminal_safe
+from minitf.cli import Progress, blank_unprintable
 from minitf.errors import UserError
 
 TRIES = 5  # attempts in a row without a new byte
@@ -33,7 +33,7 @@ class NotFound(UserError):
 
 
 class NotAllowed(UserError):
-    """The server gives the file to those with an account only, or does not say that it has none."""
+    """The server gives the file only to those with an account, or hides that it has none."""
 
 
 _REFUSALS = {404: NotFound, 410: NotFound, 401: NotAllowed, 403: NotAllowed}
@@ -161,7 +161,7 @@ def _receive_reply(remote, part, start):
 
 def _one_line(said):
     """Return what a server said as a short line that is safe for a terminal."""
-    return " ".join(terminal_safe(str(said)).split())[:100]
+    return " ".join(blank_unprintable(str(said)).split())[:100]
 
 
 def _advice(path):

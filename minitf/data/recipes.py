@@ -22,7 +22,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import unescape
 
 from minitf.atomic import atomic_folder
-from minitf.cli import counted
+from minitf.cli import amount
 from minitf.data import read_table
 from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
@@ -71,7 +71,7 @@ def make(folders, data, say=print):
     archives = {remote: data / "downloads" / remote.name for remote in remotes}
     missing = [remote for remote, path in archives.items() if not path.exists()]
     if len(missing) > _MANY:
-        say(f"fetch    {_listed(missing)}, {sum(each.size for each in missing) / 1e6:,.1f} MB")
+        say(f"fetch    {_urls(missing)}, {sum(each.size for each in missing) / 1e6:,.1f} MB")
     try:
         for remote, path in archives.items():
             fetch(remote, path, (lambda line: None) if len(missing) > _MANY else say)
@@ -79,7 +79,7 @@ def make(folders, data, say=print):
         missing = [remote for remote, path in archives.items() if not path.exists()]
         raise UserError(
             f"{error}, and {data / folders[0]} is not on this machine: go online and try again, "
-            f"set MINITF_DATA to the folder that contains {folders[0]}, or put {_listed(missing)} "
+            f"set MINITF_DATA to the folder that contains {folders[0]}, or put {_urls(missing)} "
             f"into {data / 'downloads'}"
         ) from None
     for folder in folders:
@@ -94,7 +94,7 @@ def make(folders, data, say=print):
     )
 
 
-def _listed(remotes):
+def _urls(remotes):
     if len(remotes) <= _MANY:
         return " ".join(remote.url for remote in remotes)
     return f"{len(remotes)} files, {remotes[0].url} to {remotes[-1].url}"
@@ -112,11 +112,11 @@ def _training(language, archives, folder, say):
                 with open(folder / f"train.{names[name]}", "ab") as file:
                     counts[names[name]] = _append(lines, file)
         if len(set(counts.values())) > 1:
-            lines = " but ".join(f"{counted(n, 'line')} of {side}" for side, n in counts.items())
+            lines = " but ".join(f"{amount(n, 'line')} of {side}" for side, n in counts.items())
             raise UserError(
                 f"{archive} has {lines}: line i of one must translate line i of the other"
             )
-        say(f"read     {archive.name}: {counted(counts[language], 'pair')}")
+        say(f"read     {archive.name}: {amount(counts[language], 'pair')}")
 
 
 def _append(source, target):
@@ -199,7 +199,7 @@ def _tatoeba(language, text, archives, folder, say):
     say(f"split    {', '.join(sizes)}: the sentences of val and test are the same for everyone")
 
 
-def _craft(archives, folder, say):
+def _copy_trees(archives, folder, say):
     for archive in archives:
         shutil.copyfile(archive, folder / archive.name)
 
@@ -235,7 +235,7 @@ def _write_lines(path, lines):
 
 @contextlib.contextmanager
 def members(path, names):
-    """Give a `with` block an iterator: (name, file to read) for each member with one of the names.
+    """Open an archive in a `with` block: an iterator over (name, file) of the named members.
 
     Nothing is written, so no name in an archive can become a path.
     They come in the archive's order; each file is read before the next one is asked for.
@@ -247,7 +247,7 @@ def members(path, names):
     missing = set(names)
 
     def files():
-        for name, file in _opened(Path(path), set(names)):
+        for name, file in _archive_members(Path(path), set(names)):
             missing.discard(name)
             yield name, gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
         if missing:
@@ -260,7 +260,7 @@ def members(path, names):
         raise UserError(f"{path} is not a complete archive ({error}): {again}") from None
 
 
-def _opened(path, wanted):
+def _archive_members(path, wanted):
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
@@ -297,8 +297,8 @@ def _recipes():
         "tatoeba-en-de": partial(_tatoeba, "de", "deu.txt"),
         "tatoeba-en-fr": partial(_tatoeba, "fr", "fra.txt"),
         "multi30k": _multi30k,
-        "craft/train": _craft,
-        "craft/dev": _craft,
+        "craft/train": _copy_trees,
+        "craft/dev": _copy_trees,
     }
     return {folder: Recipe(remotes[folder], build[folder]) for folder in build}
 

@@ -121,7 +121,7 @@ class EncodedPairs:
 
 
 def encode_pairs(name, pairs, subwords, max_length, log=print):
-    """Split the pairs into subwords, leave out those that `corpora.clean` rejects.
+    """Split the pairs into subwords, leave out those that `corpora.select` rejects.
 
     name: of the folder, together with a hash of all arguments, so that the same pairs are encoded
     once. pairs: of Lines. Raises UserError if the folder cannot be written.
@@ -175,7 +175,7 @@ def _encode(pairs, subwords, max_length, keep):
             sources = encode_lines(subwords, next(texts), "source")
             targets = encode_lines(subwords, next(texts), "target")
             of_block = np.array([[len(ids) for ids in side] for side in (sources, targets)])
-            kept, counts_of_block = corpora.clean(*of_block, max_length)
+            kept, counts_of_block = corpora.select(*of_block, max_length)
             flat = chain.from_iterable(chain(sources[i], targets[i]) for i in kept.tolist())
             ids = np.fromiter(flat, id_type(len(subwords)))
             keep(ids)

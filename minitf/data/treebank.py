@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from minitf.cli import counted
+from minitf.cli import amount
 from minitf.errors import UserError
-from minitf.text.trees import WORD, Tree, cleaned, escape_bracket, linear, read_trees, words
+from minitf.text.trees import WORD, Tree, clean, escape_bracket, linearise, read_trees, words_of
 
 Article = list[Tree]  # the cleaned trees of one file
 
@@ -20,7 +20,7 @@ def articles(folder: Path) -> list[Article]:
             f"{folder} has no .tree files: delete this folder, and the trees of CRAFT (CC BY 3.0) "
             "will be downloaded; or copy other .tree files there"
         )
-    return [list(filter(None, map(cleaned, read_trees(path)))) for path in files]
+    return [list(filter(None, map(clean, read_trees(path)))) for path in files]
 
 
 def as_pairs(trees: list[Tree], with_words: bool) -> tuple[list[str], list[str]]:
@@ -32,8 +32,8 @@ def as_pairs(trees: list[Tree], with_words: bool) -> tuple[list[str], list[str]]
     >>> as_pairs([["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"]], with_words=False)
     (['the cat'], ['(NP XX XX )NP'])
     """
-    sentences = [map(escape_bracket, words(tree)) if with_words else words(tree) for tree in trees]
-    return list(map(" ".join, sentences)), [" ".join(linear(tree, with_words)) for tree in trees]
+    sentences = [map(escape_bracket if with_words else str, words_of(tree)) for tree in trees]
+    return list(map(" ".join, sentences)), [" ".join(linearise(tree, with_words)) for tree in trees]
 
 
 def symbols(trees: list[Tree], with_words: bool) -> list[str]:
@@ -52,8 +52,8 @@ def held_out(articles: list[Article], least: int) -> tuple[list[Article], list[A
         size += len(articles[i])
         if size >= least:
             return articles[:i], articles[i:]
-    trees = counted(sum(map(len, articles)), "tree")
+    trees = amount(sum(map(len, articles)), "tree")
     raise UserError(
-        f"{counted(len(articles), 'article')} with {trees}: too few to hold out {least:,} of them, "
+        f"{amount(len(articles), 'article')} with {trees}: too few to hold out {least:,} of them, "
         "and train on the others"
     )

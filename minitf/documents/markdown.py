@@ -44,10 +44,10 @@ def _escaping(raw, more=""):
     def write(text):
         return re.sub(signs, r"\\\g<0>", re.sub(r"&(?=#?\w+;)", "&amp;", text))
 
-    return Escaping(_read, write, _begin)
+    return Escaping(_read, write, _escape_start)
 
 
-def _begin(text, replaced):
+def _escape_start(text, replaced):
     """Return a text that begins no list or heading, unless it began one before."""
     begun = None if _BLOCK.match(replaced) else _BLOCK.match(text)
     return f"{begun[0]}\\{text[begun.end() :]}" if begun else text
@@ -69,7 +69,7 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
         if node.type == "html_block":
             units += html_units(document, start, stop)
         elif node.type == "link_label":
-            labels.add(_label(document[start:stop]))
+            labels.add(_normal_label(document[start:stop]))
         elif node.type == "link_title":
             units += _title_units(document, start + 1, stop - 1)
         elif node.type in ("inline", "pipe_table_cell") or (
@@ -79,7 +79,7 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
             continue
         todo += node.children
     for node in texts:
-        inside = _inside(inline, data, node.start_byte, node.end_byte)
+        inside = _inline_nodes(inline, data, node.start_byte, node.end_byte)
         units += _text_units(document, node, inside, places, labels)
     return document, units
 
@@ -131,16 +131,16 @@ def _link_marks(document, link, start, stop, labels):
     if link.type in ("inline_link", "full_reference_link"):
         return [Mark(start, start + 1), Mark(place, stop)]
     label = document[start:place] + "]"
-    if _label(label) not in labels:
+    if _normal_label(label) not in labels:
         return []
     return [Mark(start, start + 1), Mark(place, stop, Kind.MARKUP, f"]{label}")]
 
 
-def _label(text):
+def _normal_label(text):
     return " ".join(text.split()).casefold()
 
 
-def _inside(parser, data, start, stop):
+def _inline_nodes(parser, data, start, stop):
     """Yield the nodes of what is inside a block, each with the first byte that its tree is of.
 
     In each tree two rules of Pandoc and CommonMark hold. The grammar takes "$5 here and $" for a

@@ -45,7 +45,7 @@ class Document:
     bom: bytes = b""
     errors: str = "strict"
 
-    def translated(
+    def translate(
         self,
         translate: Callable[[list[str]], list[list]],
         note: Callable[[list[list], int], object],
@@ -68,9 +68,9 @@ class Document:
         translations = translate([turns[i].strip() for turns, i in between])
         for (turns, i), (best, *_) in zip(between, translations, strict=True):
             turns[i] = turns[i].replace(turns[i].strip(), best.text)
-        return self.written(pieces)
+        return self.with_translations(pieces)
 
-    def written(self, translations: Sequence[list[str | Mark]]) -> bytes:
+    def with_translations(self, translations: Sequence[list[str | Mark]]) -> bytes:
         """Return the document with a translation, as `Unit.pieces`, in the place of each unit.
 
         Raises UserError for a character that its encoding lacks.

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Container
 
-from minitf.documents.units import Escaping, Kind, Mark, Unit, edited, units_between
+from minitf.documents.units import Escaping, Kind, Mark, Unit, edit, units_between
 from minitf.errors import UserError
 
 _BRACES = r"\{[^{}]*+\}"
@@ -96,9 +96,9 @@ def read_po(document: str) -> tuple[str, list[Unit]]:
             line = document.count("\n", 0, rest.end()) + 1
             raise UserError(f"line {line:,}: this is not a message of a .po file: correct it")
         if message:
-            edits += _filled(document, place, message, end)
+            edits += _fill(document, place, message, end)
             place = message.end()
-    document, ranges = edited(document, edits)
+    document, ranges = edit(document, edits)
     escaping = Escaping(  # line ends and tabs are not part of a text
         lambda raw: re.sub(r"\\(.)", r"\1", raw),
         lambda text: re.sub(r'["\\]', r"\\\g<0>", text),
@@ -106,13 +106,13 @@ def read_po(document: str) -> tuple[str, list[Unit]]:
     return document, [unit for each in ranges for unit in _string_units(document, *each, escaping)]
 
 
-def _filled(document, start, message, end):
+def _fill(document, start, message, end):
     """Yield the edits that fill the targets of a message; none if some have a text already.
 
     start: where the message before it ends. end: of a line.
     """
     targets = list(re.finditer(_STRINGS, message["targets"]))
-    if not _raw(message["one"]) or any(_raw(target[0]) for target in targets):
+    if not _join_strings(message["one"]) or any(_join_strings(target[0]) for target in targets):
         return
     comments = re.split(_APART, document[start : message.start()])[-1]
     begin = message.start() - len(comments)
@@ -126,7 +126,7 @@ def _filled(document, start, message, end):
         is_many = message["many"] and (i or len(targets) == 1)
         # A line ends nowhere inside of {n, plural, ...}.
         line = rf"(?:{_BRACES}|[^\\]|\\[^n])*+\\n|.+"
-        lines = re.findall(line, _raw(message["many" if is_many else "one"]))
+        lines = re.findall(line, _join_strings(message["many" if is_many else "one"]))
         pieces = ['"' if len(lines) == 1 else f'""{end}"']
         for line in lines:
             pieces += [line, f'"{end}"']
@@ -134,6 +134,6 @@ def _filled(document, start, message, end):
         yield place + target.start(), place + target.end(), [*pieces[:-1], '"']
 
 
-def _raw(strings):
+def _join_strings(strings):
     """Return the lines of a text of gettext as one, as it is written, without quotation marks."""
     return "".join(quoted[1:-1] for quoted in re.findall(_QUOTED, strings))

@@ -21,7 +21,7 @@ def read_subtitles(document: str) -> tuple[str, list[Unit]]:
     if "-->" not in document:
         raise UserError("no line has a time such as 00:01 --> 00:03: these are not subtitles")
     is_vtt = document.startswith("WEBVTT")
-    read, write = (html.unescape, _escaped) if is_vtt else (str, str)
+    read, write = (html.unescape, _escape) if is_vtt else (str, str)
     escaping = Escaping(lambda raw: read(re.sub(r"(?<!\s)\s*\n\s*", " ", raw)), write, _in_lines)
     units = []
     for cue in _CUE.finditer(document):
@@ -31,7 +31,7 @@ def read_subtitles(document: str) -> tuple[str, list[Unit]]:
     return document, units
 
 
-def _escaped(text):
+def _escape(text):
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from minitf.documents.strings import marks_in
-from minitf.documents.units import Escaping, Kind, Mark, Unit, characters_of, edited, units_between
+from minitf.documents.units import Escaping, Kind, Mark, Unit, characters_of, edit, units_between
 from minitf.errors import UserError
 
 # The elements of HTML inside a sentence; any other one separates two texts.
@@ -53,18 +53,18 @@ def _events(parts, stop):
     return [_Event(start, after[0], *rest) for (start, *rest), after in pairwise([*parts, (stop,)])]
 
 
-def _escaped(text, quote=""):
+def _escape(text, quote=""):
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace(quote, f"&#{ord(quote)};") if quote else text
 
 
-def _unescaped(raw):
+def _unescape(raw):
     return re.sub(r"\s+", " ", html.unescape(raw))
 
 
-_TEXT = Escaping(_unescaped, _escaped)
-_IN_QUOTES = {quote: Escaping(_unescaped, partial(_escaped, quote=quote)) for quote in "\"'"}
-_BARE = Escaping(_unescaped, partial(_escaped, quote='"'), lambda text, _: f'"{text}"')
+_TEXT = Escaping(_unescape, _escape)
+_IN_QUOTES = {quote: Escaping(_unescape, partial(_escape, quote=quote)) for quote in "\"'"}
+_BARE = Escaping(_unescape, partial(_escape, quote='"'), lambda text, _: f'"{text}"')
 
 
 def _marks(document, events, inline, codes):
@@ -174,14 +174,14 @@ def _from_android(raw):
     def character(match):
         return chr(int(match[2], 16)) if match[2] else match[1]
 
-    return re.sub(r"\\(u([0-9A-Fa-f]{4})|.)", character, _unescaped(raw))
+    return re.sub(r"\\(u([0-9A-Fa-f]{4})|.)", character, _unescape(raw))
 
 
 # The quotation marks around a text, and a string that is a reference to another one.
 _IN_ANDROID = re.compile(r"(?P<markup>(?<!\\)\")|(?P<word>(?<=>)[@?][\w:.+]*/[\w.]+(?=<))")
 _ANDROID = Escaping(
     _from_android,
-    lambda text: re.sub(r"[\\'\"]", r"\\\g<0>", _escaped(text)),
+    lambda text: re.sub(r"[\\'\"]", r"\\\g<0>", _escape(text)),
     lambda text, _: re.sub("^[@?]", r"\\\g<0>", text),  # so a reference begins
 )
 
@@ -206,7 +206,7 @@ def read_xml(document: str) -> tuple[str, list[Unit]]:
     root = next(event.name for event in events if event.kind == "open").rpartition(":")[2]
     if root != "xliff":
         return document, _xml_units(document, events, root)
-    document, ranges = edited(document, _targets(document))
+    document, ranges = edit(document, _targets(document))
     units, stops = _xml_units(document, _xml_events(document), root), [stop for _, stop in ranges]
     ranges.append((len(document), 0))
     filled = [unit for unit in units if ranges[bisect_left(stops, unit.stop)][0] <= unit.start]

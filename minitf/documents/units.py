@@ -168,14 +168,14 @@ def splice(document: str, translations: Sequence[tuple[Unit, list[str | Mark]]])
     return written(0, len(document))
 
 
-def edited(
+def edit(
     document: str, edits: Iterable[tuple[int, int, list[str]]]
 ) -> tuple[str, list[tuple[int, int]]]:
     """Return a document with ranges replaced, and the ranges where texts stand in it now.
 
     edits: (start, stop, pieces), in order; pieces alternate: what a text stands in, a text, ...
 
-    >>> edited('msgstr ""', [(7, 9, ['"', "Hello", '"'])])
+    >>> edit('msgstr ""', [(7, 9, ['"', "Hello", '"'])])
     ('msgstr "Hello"', [(8, 13)])
     """
     written, ranges, place, length = [], [], 0, 0

@@ -33,7 +33,7 @@ NAMES = {kind: name for name, kind in DTYPES.items()} | {"BF16": "uint16"}  # Nu
 def save_arrays(path: str | Path, arrays: dict[str, np.ndarray], meta: dict) -> None:
     """Write named arrays and a dictionary of plain values to one .safetensors file.
 
-    An existing file is replaced in one step; until then it is unchanged. Equal arrays and values
+    An existing file is replaced at once; until then it is unchanged. Equal arrays and values
     make equal files.
 
     Raises UserError if the disk refuses and for names and values of more than 8 MB, TypeError for

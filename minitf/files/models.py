@@ -93,7 +93,7 @@ def save_model(
 ) -> None:
     """Write a model that `translate.py --model` reads: weights, subwords and config.json.
 
-    The arrays are stored by `stored_as`. config.json holds {"format": 1, "model": config, "sha256":
+    The arrays are stored by `to_stored`. config.json holds {"format": 1, "model": config, "sha256":
     {file: hash}} and the notes. Whenever the process is killed, the folder holds the old model or
     the new one, for certain if both have the same subwords, as they have within a run.
     probe: called with the weights as they will be read. Its result is kept in config.json, so that
@@ -107,7 +107,7 @@ def save_model(
         directory.mkdir(parents=True, exist_ok=True)
     weights = {}
     for name, array in arrays.items():
-        weights |= stored_as(dtype, name, array)
+        weights |= to_stored(dtype, name, array)
     parts, digest = file_content(weights), hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -130,7 +130,7 @@ def save_model(
                 path.unlink(missing_ok=True)
 
 
-def stored_as(dtype: DType | None, name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+def to_stored(dtype: DType | None, name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     """Return an array as a model's file has it, by name: floating-point numbers as `dtype`.
 
     "int8" is for matrices: one becomes two arrays, `name` and `name_scale`, whose product it is.
@@ -151,13 +151,13 @@ def stored_as(dtype: DType | None, name: str, array: np.ndarray) -> dict[str, np
     is_int8 = np.dtype(dtype) == np.int8
     with np.errstate(over="ignore", invalid="ignore"):
         if is_int8 and array.ndim == 2 and array.size:
-            numbers, scales = _quantised(array.astype(np.float32))
+            numbers, scales = _quantise(array.astype(np.float32))
             return {name: numbers, name + SCALE: scales} if is_finite(scales) else {name: array}
         small = array.astype("float32" if is_int8 else dtype)
     return {name: small if is_finite(small) else array}
 
 
-def _quantised(matrix):
+def _quantise(matrix):
     """Return int8 numbers and float32 scales, whose product is nearly the matrix."""
     candidates = []
     for axis in (1, 0, (0, 1)):

@@ -100,9 +100,9 @@ def gemm(a, b, c, sizes, count, tf32=False, add=False):
     """
     cublas, handle, types = _cublas()
     m, n, k = sizes
-    (a, a_transposed, a_distance, a_step), (b, b_transposed, b_distance, b_step) = a, b
-    a_arguments = a.data.ptr, types[a.dtype.char], a_distance, a_step
-    b_arguments = b.data.ptr, types[b.dtype.char], b_distance, b_step
+    (a, a_transposed, a_leading, a_stride), (b, b_transposed, b_leading, b_stride) = a, b
+    a_arguments = a.data.ptr, types[a.dtype.char], a_leading, a_stride
+    b_arguments = b.data.ptr, types[b.dtype.char], b_leading, b_stride
     c_arguments = c.data.ptr, types[c.dtype.char], m, m * n
     transposed = int(a_transposed), int(b_transposed)
     compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if tf32 else cublas.CUBLAS_COMPUTE_32F

@@ -70,7 +70,7 @@ def _mask(allowed, _):
 
 
 def _attend(x, cache, mask, write_at):
-    return fused.attention_step(x, *cache, mask, write_at)
+    return fused.attend_newest(x, *cache, mask, write_at)
 
 
 STEPS = Steps(

@@ -15,8 +15,8 @@ from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_operand, empty_operand, matmul
 from minitf.gpu.warps import THREADS
 from minitf.inputs import (
+    as_mask,
     attention_arrays,
-    boolean,
     checked_ids,
     integers,
     layer_norm_arrays,
@@ -239,7 +239,7 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
     rate = attention.rate if attention.training else 0.0
     numbers = numbers_of_next_mask((batch, n_heads, length, k.shape[2]), rate)
     scale = 1 / math.sqrt(size)
-    mask = None if mask is None else boolean(mask)
+    mask = None if mask is None else as_mask(mask)
     # A view, (B, H, T, S): masks, and the random numbers of dropout, are in this order.
     scores = matmul(q, k.swapaxes(2, 3)).swapaxes(0, 1)
     weights, used = fused.softmax_dropout(scores, mask, scale, numbers)

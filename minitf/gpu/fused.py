@@ -46,10 +46,10 @@ class MaskNumbers(NamedTuple):
 
 def numbers_of_next_mask(shape, rate, seed=None):
     """Return the MaskNumbers of the next mask of this forward pass, as dropout.next_mask does."""
-    return numbers_of(*next_mask_numbers(seed), shape, rate) if rate else NO_DROPOUT
+    return numbers_of_mask(*next_mask_numbers(seed), shape, rate) if rate else NO_DROPOUT
 
 
-def numbers_of(seed, step, place, first_row, shape, rate):
+def numbers_of_mask(seed, step, place, first_row, shape, rate):
     """Return the MaskNumbers of dropout_mask(seed, step, place, first_row, shape, rate)."""
     threshold = threshold_of(rate)
     start = first_row * math.prod(shape[1:])
@@ -57,7 +57,7 @@ def numbers_of(seed, step, place, first_row, shape, rate):
     return MaskNumbers(*key, np.uint64(start), threshold, 65536 / (65536 - threshold))
 
 
-NO_DROPOUT = numbers_of(0, 0, 0, 0, (), 0.0)
+NO_DROPOUT = numbers_of_mask(0, 0, 0, 0, (), 0.0)
 NOTHING_ADDED = NO_DROPOUT._replace(factor=0.0)  # keeps all, and multiplies it by 0
 
 
@@ -229,7 +229,7 @@ def swap_first_axes(x):
     return xp.ascontiguousarray(x.view(word).swapaxes(0, 1)).view(x.dtype)
 
 
-def attention_step(projected, cache, mask, first=None):
+def attend_newest(projected, cache, mask, first=None):
     """Return softmax(q k^T / sqrt(d_k)) v for the newest token of each text, (R, H*K).
 
     projected: the queries (R, H*K). With `first`, the newest keys and values follow them, (R,
@@ -242,7 +242,7 @@ def attention_step(projected, cache, mask, first=None):
     y = xp.empty((len(projected), n_heads * size), dtype=projected.dtype)
     first = -1 if first is None else first
     arguments = projected, first, 1 / math.sqrt(size), cache, mask, scores, y
-    launch(kernels.attention_step, (len(projected) * n_heads,), (WARP, STRIPE), *arguments)
+    launch(kernels.attend_newest, (len(projected) * n_heads,), (WARP, STRIPE), *arguments)
     return y
 
 

@@ -345,7 +345,7 @@ def masked_softmax_gradient(g, weights, scale, used, seed, draw, start, threshol
         g[batch, head, query, column] = scale * weight * (d - total)
 
 
-def attention_step(projected, first, scale, cache, mask, scores, y):
+def attend_newest(projected, first, scale, cache, mask, scores, y):
     """y = softmax(scale * q k^T) v for the newest token of each of R = B * W texts, (R, H*K).
 
     projected: the queries of all heads (R, H*K). If first >= 0, the newest keys and values follow
@@ -566,9 +566,9 @@ def best_of_rows(logits, pad, bos, lowest, count, results, tokens):
     for i in range(count):
         value = best
         token = best_id
-        for step in range(5):
-            other = cuda.shfl_xor_sync(ALL, value, 16 >> step)
-            other_id = cuda.shfl_xor_sync(ALL, token, 16 >> step)
+        for halving in range(5):
+            other = cuda.shfl_xor_sync(ALL, value, 16 >> halving)
+            other_id = cuda.shfl_xor_sync(ALL, token, 16 >> halving)
             if other > value or (other == value and other_id < token):
                 value = other
                 token = other_id

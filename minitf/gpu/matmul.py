@@ -67,7 +67,7 @@ def as_operand(x):
 
     `matmul` takes the rounded array, of 16-bit integers, as an operand.
     """
-    return _rounded(x) if _chosen["precision"] == "bfloat16" and has_kernels(x) else x
+    return _round(x) if _chosen["precision"] == "bfloat16" and has_kernels(x) else x
 
 
 def empty_operand(shape):
@@ -135,7 +135,7 @@ def _multiply(x, y, out, add=False):
     precision = _chosen["precision"]
     # A rounded operand may be older than the chosen precision.
     if precision == "bfloat16" or "H" in (x.dtype.char, y.dtype.char):
-        x, y = (array if array.dtype.char == "H" else _rounded(array) for array in (x, y))
+        x, y = (array if array.dtype.char == "H" else _round(array) for array in (x, y))
     tf32 = precision == "tf32" and x.dtype.char == "f"
     gemm(_layout(y), _layout(x), out, (n, m, k), count, tf32, add)
 
@@ -143,7 +143,7 @@ def _multiply(x, y, out, add=False):
 def _layout(x):
     """Return the memory layout of matrices x (..., m, k) as cuBLAS needs it.
 
-    That is (x, whether it is stored transposed, leading dimension, distance from one matrix to the
+    That is (x, whether it is stored transposed, leading dimension, stride from one matrix to the
     next), in numbers, not bytes. If cuBLAS cannot read the layout of x, x is copied.
     """
     *batch, m, k = x.shape
@@ -151,31 +151,31 @@ def _layout(x):
         return x, False, k, m * k
     if x.swapaxes(-1, -2).flags.c_contiguous:
         return x, True, m, m * k
-    *steps, row, column = [stride // x.itemsize for stride in x.strides]
-    step = _one_step(batch, steps)
-    if step is not None and (column == 1 or k == 1) and (row >= k or m == 1):
-        return x, False, max(row, k) if m > 1 else k, step
-    if step is not None and (row == 1 or m == 1) and (column >= m or k == 1):
-        return x, True, max(column, m) if k > 1 else m, step
+    *strides, row, column = [stride // x.itemsize for stride in x.strides]
+    stride = _batch_stride(batch, strides)
+    if stride is not None and (column == 1 or k == 1) and (row >= k or m == 1):
+        return x, False, max(row, k) if m > 1 else k, stride
+    if stride is not None and (row == 1 or m == 1) and (column >= m or k == 1):
+        return x, True, max(column, m) if k > 1 else m, stride
     return xp.ascontiguousarray(x), False, k, m * k
 
 
-def _one_step(batch, steps):
-    """Return the distance from each matrix of a batch to the next, or None if it varies."""
-    axes = [(length, step) for length, step in zip(batch, steps, strict=True) if length > 1]
+def _batch_stride(batch, strides):
+    """Return the stride from each matrix of a batch to the next, or None if it varies."""
+    axes = [(length, stride) for length, stride in zip(batch, strides, strict=True) if length > 1]
     for (_, outer), (length, inner) in itertools.pairwise(axes):
         if outer != length * inner:
             return None
     return axes[-1][1] if axes else 0
 
 
-def _rounded(x):
+def _round(x):
     """Return x (..., m, k) rounded to bfloat16, as 16-bit integers.
 
     It is contiguous, or transposed in memory if x is.
     """
     if x.strides[-1] > x.strides[-2]:
-        return _rounded(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+        return _round(x.swapaxes(-1, -2)).swapaxes(-1, -2)
     x = xp.ascontiguousarray(x)
     y = xp.empty(x.shape, dtype=xp.uint16)
     launch(

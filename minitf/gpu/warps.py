@@ -21,15 +21,15 @@ ALL = 0xFFFFFFFF  # 32 bits: every thread of the warp takes part
 
 def warp_sum(value):
     """Return the sum of the values of a warp's 32 threads, with the same bits in each thread."""
-    for step in range(5):
-        value += cuda.shfl_xor_sync(ALL, value, 16 >> step)
+    for halving in range(5):
+        value += cuda.shfl_xor_sync(ALL, value, 16 >> halving)
     return value
 
 
 def warp_max(value):
     """Return the largest of the values of a warp's 32 threads."""
-    for step in range(5):
-        value = max(value, cuda.shfl_xor_sync(ALL, value, 16 >> step))
+    for halving in range(5):
+        value = max(value, cuda.shfl_xor_sync(ALL, value, 16 >> halving))
     return value
 
 
@@ -132,9 +132,9 @@ def next_of_thread(logits, row, value, token):
         if z > best and (z < value or (z == value and column > token)):
             best = z
             best_id = column
-    for step in range(5):
-        other = cuda.shfl_xor_sync(ALL, best, 16 >> step)
-        other_id = cuda.shfl_xor_sync(ALL, best_id, 16 >> step)
+    for halving in range(5):
+        other = cuda.shfl_xor_sync(ALL, best, 16 >> halving)
+        other_id = cuda.shfl_xor_sync(ALL, best_id, 16 >> halving)
         if other > best or (other == best and other_id < best_id):
             best = other
             best_id = other_id
@@ -145,7 +145,7 @@ def next_of_thread(logits, row, value, token):
 
 LOW = np.uint64(0xFFFFFFFF)
 MULTIPLIER_A, MULTIPLIER_C = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
-STEP_A, STEP_C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
+WEYL_A, WEYL_C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 
 
 def multiply_high(a, b):
@@ -186,9 +186,9 @@ def drawn_bits(seed, draw, count, threshold):
     for i in cuda.range(10, unroll=1):
         low_a = MULTIPLIER_A * a
         high_a = multiply_high(MULTIPLIER_A, a)
-        a = multiply_high(MULTIPLIER_C, c) ^ b ^ (seed + STEP_A * xp.uint64(i))
+        a = multiply_high(MULTIPLIER_C, c) ^ b ^ (seed + WEYL_A * xp.uint64(i))
         b = MULTIPLIER_C * c
-        c = high_a ^ d ^ (draw + STEP_C * xp.uint64(i))
+        c = high_a ^ d ^ (draw + WEYL_C * xp.uint64(i))
         d = low_a
     bits = 0
     for i in range(4):

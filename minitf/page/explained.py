@@ -17,7 +17,7 @@ from minitf.tensor import Ids, no_grad
 from minitf.text import Subwords, Words
 from minitf.transformer import Transformer
 
-_LIKELY = 5  # next tokens that are listed at each step
+_LIKELY = 5  # next tokens that are listed at each position
 _SHOWN = 8  # numbers of a vector that are kept for its picture
 
 
@@ -33,8 +33,8 @@ class Explained:
     attends to whom. The decoder's row t decides on target token t and has read those before it. Of
     an SSRU: (L, 1, T, T), how much of its state each token is.
     vectors: some numbers of each token's vectors: see recorded_pass.
-    steps: for each target token the five most probable tokens and their P, most probable first.
-    beam: the steps of beam search; none for greedy decoding. names: of the ids in them.
+    next_tokens: for each target token the five most probable tokens and their P, the best first.
+    beam: the BeamSteps of the search; none for greedy decoding. names: of the ids in them.
     parts: into how many parts the line was split; only the first is explained.
     width, alpha, max_extra: of the search, as in beam_search; greedy decoding has the width 1.
     limit: the greatest length of the translation, with its end mark.
@@ -51,7 +51,7 @@ class Explained:
     target: list[str]
     weights: dict[str, np.ndarray]
     vectors: dict[str, np.ndarray]
-    steps: list[list[tuple[str, float]]]
+    next_tokens: list[list[tuple[str, float]]]
     beam: list[BeamStep]
     names: dict[int, str]
     parts: int
@@ -126,7 +126,7 @@ def recorded_pass(
 def likely_next(
     logits: np.ndarray, config: Config, subwords: Subwords | Words
 ) -> list[list[tuple[str, float]]]:
-    """Return the most probable tokens at each step, with P, for logits (T, V)."""
+    """Return the most probable tokens at each position, with P, for logits (T, V)."""
     logits = logits.astype(np.float64)
     logits = logits - logits.max(axis=-1, keepdims=True)
     p = np.exp(logits)

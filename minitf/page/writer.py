@@ -17,7 +17,7 @@ from minitf.atomic import save_text
 from minitf.common.layers import is_standard
 from minitf.config import Config
 from minitf.errors import UserError
-from minitf.files.models import stored_as
+from minitf.files.models import to_stored
 from minitf.page.explained import Explained
 from minitf.text import Subwords, Words
 from minitf.text.normalise import word_for_and
@@ -167,7 +167,7 @@ def _vectors(explained, n_shown):
 
 
 def _note(explained, n_shown):
-    """Return sentences about what of a line is not shown, or is not as usual, or none."""
+    """Return sentences about what the page leaves out or shows differently, or ""."""
     sentences = []
     if explained.decoder == "ssru":
         sentences.append(
@@ -216,7 +216,7 @@ def _data(explained, n_shown, weights, limits, languages):
         "weights": weights,
         "vectors": _vectors(explained, n_shown),
         "steps": [
-            [[token, round(p, 4)] for token, p in step] for step in explained.steps[:n_shown]
+            [[token, round(p, 4)] for token, p in step] for step in explained.next_tokens[:n_shown]
         ],
         "beam": _packed(json.dumps(beam).encode()),  # or it would be a sixth of the page
     }
@@ -232,7 +232,7 @@ def _head_and_weights(model, subwords):
     arrays, low, high = [], [], []
     for name, array in model.state().items():
         # The embedding of a token stays in one piece: a row is also a column of E^T.
-        stored = [array, *stored_as("int8", name, array).values()]
+        stored = [array, *to_stored("int8", name, array).values()]
         weights, q, *scales = stored if name == "embedding.weight" else [x.T for x in stored]
         arrays.append([name, array.shape])
         if scales and np.allclose(q * scales[0], weights, rtol=1e-6, atol=0):

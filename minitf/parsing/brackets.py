@@ -41,7 +41,7 @@ class Brackets:
       the last word.
     - The end mark follows the outermost bracket.
 
-    So at every step something is allowed, and the text ends in time, if at first there are three
+    So something is always allowed, and the text ends in time, if at first there are three
     tokens more than pieces of words: two brackets and the end mark.
 
     subwords: those of a model for trees. sentences: the ids of each word of each sentence, at least

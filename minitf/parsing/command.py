@@ -11,23 +11,23 @@ from minitf.backend import use
 from minitf.cli import (
     OptionParser,
     Progress,
+    blank_unprintable,
     exit_code,
     number,
     report_error,
     say,
     signals_as_exceptions,
-    terminal_safe,
 )
-from minitf.commands.arguments import PROGRAM, USAGE, StoreOnce, parse_text
-from minitf.commands.input import greet, opened_input
-from minitf.commands.output import LostText, opened_output
+from minitf.commands.arguments import PROGRAM, USAGE, StoreOnce, parse_with_text
+from minitf.commands.input import greet, open_input
+from minitf.commands.output import LostText, open_output
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
 from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
 from minitf.parsing.scores import Scores, interval, score
 from minitf.parsing.words import tokenise
-from minitf.text.trees import cleaned, penn, pretty, read_trees, unescape_brackets, words
+from minitf.text.trees import clean, read_trees, to_line, to_lines, unescape_brackets, words_of
 from minitf.text.vocabulary import printable
 
 DESCRIPTION = """\
@@ -77,12 +77,12 @@ def _options(arguments, model):
     alpha = f"length penalty (default: {ALPHA})"
     add("--alpha", type=number(float, 0, 10), default=ALPHA, metavar="A", help=alpha)
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or the GPU")
-    options = parse_text(parser, arguments)
-    _check(options, parser.error)
+    options = parse_with_text(parser, arguments)
+    _check_options(options, parser.error)
     return options
 
 
-def _check(options, refuse):
+def _check_options(options, refuse):
     """Refuse options that do not go together, before anything is read."""
     if options.score and (options.text or options.input is not None):
         refuse("--score reads its sentences from the gold trees: leave the other text out")
@@ -125,8 +125,8 @@ def _parse(options):
     code, to_draw, n_parsed = 0, options.draw, 0
     lost = LostText()
     with (
-        opened_input(options) as source,
-        opened_output(options.output, source.file) as write,
+        open_input(options) as source,
+        open_output(options.output, source.file) as write,
         lost,
         Progress("sentences parsed") as bar,
     ):
@@ -146,7 +146,7 @@ def _parse(options):
             )
             n_parsed += len(lines)
             bar.wipe()
-            form = pretty if options.pretty else penn
+            form = to_lines if options.pretty else to_line
             end = "\n\n" if options.pretty else "\n"
             write("".join(f"{form(tree)}{end}" if tree else "\n" for tree in trees))
             if to_draw and (first := next(filter(None, trees), None)):
@@ -163,7 +163,7 @@ def _draw(tree, path):
     except ValueError as error:
         return report_error(PROGRAM, f"--draw: {error}")
     if boxes:
-        say(terminal_safe(f"{PROGRAM}: {path} has boxes: no installed font has {boxes}"))
+        say(blank_unprintable(f"{PROGRAM}: {path} has boxes: no installed font has {boxes}"))
     return 0
 
 
@@ -174,28 +174,28 @@ def _score(options):
     """
     trees_file = contextlib.nullcontext()
     if options.output is not None:  # before the parsing, which may take an hour
-        trees_file = opened_output(options.output, None)
+        trees_file = open_output(options.output, None)
     with trees_file as write:
         gold, parser = _gold(options.score), Parser.load(options.model)
         with Progress("sentences parsed", len(gold)) as bar:
             found = parser.parse(
-                map(words, gold),
+                map(words_of, gold),
                 beam=options.beam,
                 alpha=options.alpha,
                 progress=lambda done, parts: bar.update_to(done * len(gold) // parts),
             )
         if write:
-            write("".join(f"{penn(tree)}\n" for tree in found))
+            write("".join(f"{to_line(tree)}\n" for tree in found))
     rows = dict(_rows(gold, found))
     lines = [f"{name:18}  {sum(scores, Scores())}" for name, scores in rows.items()]
     low, high = interval(rows["all sentences"])
     lines.append(f"F1 of all sentences: a 95% interval is {low:.2f} to {high:.2f}")
-    with opened_output(None, None) as write:
+    with open_output(None, None) as write:
         write("".join(f"{line}\n" for line in lines))
 
 
 def _gold(paths):
-    trees = [cleaned(tree) for path in paths for tree in read_trees(path)]
+    trees = [clean(tree) for path in paths for tree in read_trees(path)]
     trees = [tree for tree in trees if tree]
     if not trees:
         raise UserError(f"there are no trees with words in {', '.join(paths)}")
@@ -204,7 +204,7 @@ def _gold(paths):
 
 def _rows(gold, found):
     """Yield what a row of the scores is about, and the Scores of its sentences."""
-    lengths, scores = [len(words(tree)) for tree in gold], score(gold, found)
+    lengths, scores = [len(words_of(tree)) for tree in gold], score(gold, found)
     yield "all sentences", scores
     yield "without labels", score(gold, found, labelled=False)
     pairs = itertools.pairwise((0, *_LENGTHS, max(*lengths, _LENGTHS[-1] + 1)))

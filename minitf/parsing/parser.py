@@ -10,7 +10,7 @@ from typing import Self
 from minitf.errors import UserError
 from minitf.parsing.brackets import Brackets
 from minitf.text import EOS, Subwords
-from minitf.text.trees import ROOT, WITH_WORDS, WORD, Tree, escape_bracket, from_linear, is_bracket
+from minitf.text.trees import ROOT, WITH_WORDS, WORD, Tree, delinearise, escape_bracket, is_bracket
 from minitf.text.vocabulary import printable, valid_unicode
 from minitf.transformer import Transformer
 from minitf.translation import Search, Translator
@@ -28,7 +28,7 @@ _MOST_CHARACTERS = 60  # of a word that the model reads
 class Parser:
     """A model that writes trees, and its subwords.
 
-    with_words: the model writes the words themselves into its trees, and not XX (`linear`).
+    with_words: the model writes the words themselves into its trees, and not XX (`linearise`).
     Raises UserError for the subwords of another model, and for learned positions.
     """
 
@@ -118,7 +118,7 @@ def _parts(words):
 
 def _tree(text, words):
     tokens = text.split()
-    return from_linear([token if is_bracket(token) else WORD for token in tokens], words)
+    return delinearise([token if is_bracket(token) else WORD for token in tokens], words)
 
 
 def _under_one_root(trees):

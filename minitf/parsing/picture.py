@@ -3,7 +3,7 @@
 import unicodedata
 from pathlib import Path
 
-from minitf.plot import drawable, new_figure, save_figure, text_style, without_font
+from minitf.plot import new_figure, save_figure, text_style, to_drawable, without_font
 from minitf.text.trees import Leaf, Tree
 
 _CHARACTER, _LEVEL = 0.105, 0.48  # inches
@@ -54,7 +54,7 @@ def _layout(tree):
             stack.append([])
             continue
         if isinstance(item, Leaf):
-            word = drawable(item.word)
+            word = to_drawable(item.word)
             if len(word) > _MOST_CHARACTERS:
                 word = f"{word[:_MOST_CHARACTERS]}\N{HORIZONTAL ELLIPSIS}"
             room = _width(word) + _GAP
@@ -65,7 +65,7 @@ def _layout(tree):
             parts = stack.pop()
             point = (parts[0][0] + parts[-1][0]) / 2, 1 + max(y for _, y in parts)
             lines += [(point, part) for part in parts]
-            nodes.append((*point, drawable(item[1:]), False))
+            nodes.append((*point, to_drawable(item[1:]), False))
         if stack:
             stack[-1].append(point)
     return nodes, lines, x

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from minitf.cli import counted as number_of
-from minitf.text.trees import ROOT, Leaf, Tree, penn, words
+from minitf.cli import amount
+from minitf.text.trees import ROOT, Leaf, Tree, to_line, words_of
 
 # COLLINS.prm, the parameters with which parsers of the Penn Treebank are compared.
 _PUNCTUATION = {",", ":", "``", "''", "."}  # tags; those of brackets and hyphens are words
@@ -51,7 +51,7 @@ class Scores:
         exact = 100 * self.exact / max(1, self.sentences)
         return (
             f"F1 {self.f1:.2f}  precision {self.precision:.2f}  recall {self.recall:.2f}  "
-            f"exact {exact:.1f}%  of {number_of(self.sentences, 'sentence')}"
+            f"exact {exact:.1f}%  of {amount(self.sentences, 'sentence')}"
         )
 
 
@@ -67,8 +67,8 @@ def score(gold: Iterable[Tree], found: Iterable[Tree], labelled: bool = True) ->
     """
     scores = []
     for gold_tree, found_tree in zip(gold, found, strict=True):
-        if words(gold_tree) != words(found_tree):
-            raise ValueError(f"trees over different words: {penn(gold_tree)}, {penn(found_tree)}")
+        if words_of(gold_tree) != words_of(found_tree):
+            raise ValueError(f"different words: {to_line(gold_tree)}, {to_line(found_tree)}")
         leaves = (item for item in gold_tree if isinstance(item, Leaf))
         counted = [leaf.tag not in _PUNCTUATION for leaf in leaves]
         a, b = (spans(tree, counted, labelled) for tree in (gold_tree, found_tree))

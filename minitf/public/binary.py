@@ -29,7 +29,7 @@ def files_of(folder: Path, ending: str) -> list[Path]:
     return [files[name] for name in sorted(files)]
 
 
-def decompressed(path: Path) -> bytes:
+def read_decompressed(path: Path) -> bytes:
     """Return the content of a file, a .gz decompressed. Raises UserError for a damaged one.
 
     Its first bytes decide, not its name: browsers decompress what they download, and keep the name.
@@ -53,7 +53,7 @@ def read_binary(path: Path) -> dict[str, np.ndarray]:
     shapes (32 bits an axis), the length of a gap, the gap, and the numbers of all arrays.
     Raises UserError for a damaged file, a shortlist, and numbers of another type.
     """
-    content = decompressed(path)
+    content = read_decompressed(path)
     with user_errors(path):
         version, count = struct.unpack_from("<2Q", content)
         if version == _SHORTLIST:
@@ -75,7 +75,7 @@ def read_binary(path: Path) -> dict[str, np.ndarray]:
         shapes = [np.frombuffer(shape, "<i4").tolist() for shape in shapes]
         arrays, data = {}, _slices(content, start, sizes)
         for name, kind, shape, numbers in zip(names, kinds, shapes, data, strict=True):
-            if not name.endswith("_QuantMultA"):  # for activations as int8, which minitf has not
+            if not name.endswith("_QuantMultA"):  # for int8 activations, which minitf does not have
                 arrays[name] = _array(name, kind, shape, numbers)
         return arrays
 
@@ -88,7 +88,7 @@ def read_shortlist(path: Path, size: int) -> tuple[int, np.ndarray, np.ndarray]:
     and of the candidates, of 32 bits.
     size: of the vocabulary in which the candidates are. Raises UserError for a damaged file.
     """
-    content = decompressed(path)
+    content = read_decompressed(path)
     with user_errors(path):
         kind, _, first, _, n_starts, n_candidates = struct.unpack_from("<6Q", content)
         if kind != _SHORTLIST:

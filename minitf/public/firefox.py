@@ -21,7 +21,7 @@ from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
-from minitf.public.binary import decompressed
+from minitf.public.binary import read_decompressed
 
 BUCKET = "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data"
 MIRROR = "MINITF_FIREFOX"  # the environment variable that names a mirror of the bucket
@@ -83,7 +83,7 @@ def firefox_models(say: Callable[[str], object] = print) -> dict[str, FirefoxMod
         with user_errors(address):
             if os.path.getsize(path) > _MOST_INDEX:
                 raise ValueError("it is too large")
-            index = json.loads(decompressed(path))
+            index = json.loads(read_decompressed(path))
             base = index["baseUrl"].rstrip("/") if mirror == BUCKET else mirror
             if mirror == BUCKET and not base.startswith("https://"):
                 raise ValueError("its files are not at https://")
@@ -149,7 +149,7 @@ def download_firefox(name: str, say: Callable[[str], object] = print) -> tuple[P
         folder = data_folder() / "downloads" / "public" / f"{model.name}-{model.sha256[:8]}"
         for file, address in model.files.items():
             fetch(Remote(address), folder / file, say)
-            _check(folder / file, address, model.sha256 if file == MODEL else "")
+            _check_file(folder / file, address, model.sha256 if file == MODEL else "")
     except NoConnection as error:
         raise UserError(
             f"{error}, and {name} is not complete on this machine: go online; or set {MIRROR} to "
@@ -159,10 +159,10 @@ def download_firefox(name: str, say: Callable[[str], object] = print) -> tuple[P
     return folder, notes | {"source": model.files[MODEL], "licence": LICENCE, "credit": CREDIT}
 
 
-def _check(path, address, sha256):
+def _check_file(path, address, sha256):
     """Delete a file that cannot be unpacked, or has another digest. Raises UserError."""
     try:
-        digest = hashlib.sha256(decompressed(path)).hexdigest()
+        digest = hashlib.sha256(read_decompressed(path)).hexdigest()
         reason = f"sha256 {digest}, not {sha256}" if sha256 not in ("", digest) else ""
     except UserError as error:
         reason = error.__cause__ or error

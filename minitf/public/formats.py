@@ -67,7 +67,7 @@ def config_of(like: str, activation: str, **fields: object) -> Config:
 # Subwords -----------------------------------------------------------------------------------------
 
 
-def rows_of(size: int, pad: int, unk: int, start: int, eos: int) -> list[int]:
+def file_rows(size: int, pad: int, unk: int, start: int, eos: int) -> list[int]:
     """Return the row of the file for each of minitf's ids.
 
     pad, start: -1 for a row of zeros. The ids 4, 5, ... are the remaining rows in their order.
@@ -76,7 +76,7 @@ def rows_of(size: int, pad: int, unk: int, start: int, eos: int) -> list[int]:
     return [*special, *(i for i in range(size) if i not in special)]
 
 
-def in_rows(array: np.ndarray, rows: list[int]) -> np.ndarray:
+def take_rows(array: np.ndarray, rows: list[int]) -> np.ndarray:
     """Return these rows of an array, zeros for -1."""
     rows = np.array(rows)
     array = array[np.maximum(rows, 0)]
@@ -84,7 +84,7 @@ def in_rows(array: np.ndarray, rows: list[int]) -> np.ndarray:
     return array
 
 
-def in_order(ids: dict[str, object], size: int, path: Path) -> list[str]:
+def order_by_id(ids: dict[str, object], size: int, path: Path) -> list[str]:
     """Return the subwords of {subword: id} in the order of their ids.
 
     Raises UserError unless there is one for each row of the table, `<unk>` among them.

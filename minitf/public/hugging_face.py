@@ -82,12 +82,12 @@ def read_hugging_face(folder: Path, like: str = "marian") -> formats.PublicModel
         raise UserError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}: add one of them")
     path, size = weights[0], config.vocabulary_size
     formats.refuse_lfs_pointers(path, *(folder / name for name in (VOCABULARY, *MODELS)))
-    pieces = formats.in_order(formats.read_json(folder / VOCABULARY), size, folder / VOCABULARY)
+    pieces = formats.order_by_id(formats.read_json(folder / VOCABULARY), size, folder / VOCABULARY)
     unk = pieces.index("<unk>")
     special = {pad, unk, start, eos}
     if not special <= set(range(len(pieces))) or len({pad, unk, eos}) < 3 or start in (unk, eos):
         raise UserError(f"{folder / CONFIG}: a special id is wrong: copy the model again")
-    rows = formats.rows_of(len(pieces), pad, unk, start, eos)
+    rows = formats.file_rows(len(pieces), pad, unk, start, eos)
     subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]], how)
     config = config.replace(vocabulary_size=len(rows))
     arrays = read_torch(path) if path.name == TORCH_WEIGHTS else load_arrays(path, checked=False)[0]
@@ -199,7 +199,7 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     model, subwords, notes = load_model(folder)
     config = model.config
     with in_file(folder):
-        _check(config, subwords)
+        _check_exportable(config, subwords)
         pieces = subwords.names
         if len(set(pieces)) < len(pieces):
             raise UserError("its subwords repeat, so they cannot be a vocab.json")
@@ -234,7 +234,7 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
         say(f"notice   {line}")
 
 
-def _check(config, subwords):
+def _check_exportable(config, subwords):
     """Raise UserError for what MarianMTModel has no setting for."""
     refused = {
         "its norms come before the sub-layers (norm pre)": config.norm != "post",

@@ -12,9 +12,9 @@ import numpy as np
 from minitf.atomic import check_empty, save_text
 from minitf.errors import UserError
 from minitf.files.arrays import exists, user_errors
-from minitf.files.models import CONFIG, read_shortlist, save_model, stored_as, with_scales
+from minitf.files.models import CONFIG, read_shortlist, save_model, to_stored, with_scales
 from minitf.public.binary import files_of, is_binary
-from minitf.public.formats import PublicModel, in_rows, languages_of_name, read_json
+from minitf.public.formats import PublicModel, languages_of_name, read_json, take_rows
 from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
 from minitf.text import PairedSubwords
@@ -61,7 +61,7 @@ def import_model(
 
     source: a folder of Hugging Face, a .npz or .bin of Marian or its folder, an OPUS release as
     .zip, or a folder of minitf, of which only the type of the numbers changes.
-    dtype: see `stored_as`. like: whose arithmetic to follow, see `read_hugging_face`. notes: for
+    dtype: see `to_stored`. like: whose arithmetic to follow, see `read_hugging_face`. notes: for
     config.json, such as source and licence.
     Raises UserError for a damaged file, for another architecture, and if `out` is not empty.
     """
@@ -81,7 +81,7 @@ def import_model(
     notes.setdefault("licence", UNKNOWN)
     notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like
-    arrays = _reordered(model, dtype)
+    arrays = _weights_to_store(model, dtype)
     network = Transformer(model.config, initialise=False).load_state(with_scales(arrays))
     numbers = probe(network)
     if numbers is None:
@@ -158,7 +158,7 @@ def _weights_of_marian(folder):
     return files[0]
 
 
-def _reordered(model, dtype):
+def _weights_to_store(model, dtype):
     """Return the arrays as they are stored, the table's rows in the order of minitf's ids.
 
     Each array of the file is released as soon as it is copied, which halves the memory.
@@ -167,6 +167,6 @@ def _reordered(model, dtype):
     for name in list(model.arrays):
         array = model.arrays.pop(name)
         if name in ("embedding.weight", "output_bias"):
-            array = in_rows(array, model.rows)
-        arrays |= stored_as(dtype, name, np.ascontiguousarray(array))
+            array = take_rows(array, model.rows)
+        arrays |= to_stored(dtype, name, np.ascontiguousarray(array))
     return arrays

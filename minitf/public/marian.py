@@ -13,7 +13,7 @@ from minitf.beyond.shortlist import Shortlist
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.public import formats
-from minitf.public.binary import decompressed, files_of, is_binary, read_binary, read_shortlist
+from minitf.public.binary import files_of, is_binary, read_binary, read_decompressed, read_shortlist
 from minitf.public.names import arrays_of_model, pop_checked
 from minitf.text import PairedSubwords
 from minitf.text.vocabulary import SPECIALS, processor
@@ -60,7 +60,7 @@ def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
     if config.tie and pieces[0] != pieces[1]:
         raise UserError(f"{folder}: its vocabularies differ, but the model has one table for both")
     target = pieces[1]
-    rows = formats.rows_of(len(target), -1, target.index("<unk>"), -1, target.index("</s>"))
+    rows = formats.file_rows(len(target), -1, target.index("<unk>"), -1, target.index("</s>"))
     names = [target[i] for i in rows[len(SPECIALS) :]]
     with in_file(path):
         weights = arrays_of_model(arrays, config, tables[1], "decoder_ff_logit_out_b", "marian")
@@ -123,8 +123,8 @@ def _merged_vocabularies(config, weights, rows, names, source, target, tables):
     read = [*special, *(places.get(x, -1) for x in names)]
     parts = "embedding", "target_embedding", "output_embedding"
     for part, table, of_rows in zip(parts, tables, (read, rows, rows), strict=True):
-        weights[f"{part}.weight"] = formats.in_rows(table, of_rows)
-    weights["output_bias"] = formats.in_rows(weights["output_bias"], rows)
+        weights[f"{part}.weight"] = formats.take_rows(table, of_rows)
+    weights["output_bias"] = formats.take_rows(weights["output_bias"], rows)
     never = *config.suppressed_ids, *range(len(rows) - len(only), len(rows))
     config = config.replace(vocabulary_size=len(rows), suppressed_ids=never)
     return config, names, read, rows
@@ -242,7 +242,7 @@ def _vocabulary(folder, sizes):
     paths, contents, pieces = _vocabulary_files(folder), [], []
     for path, size in zip(paths, sizes, strict=True):
         if ".spm" in path.suffixes:  # Marian can read it itself; its ids are the model's
-            contents.append(decompressed(path))
+            contents.append(read_decompressed(path))
             with user_errors(path), in_file(path):  # a subword may be no UTF-8
                 one = processor(contents[-1])
                 pieces.append(one.id_to_piece(list(range(one.get_piece_size()))))
@@ -253,7 +253,7 @@ def _vocabulary(folder, sizes):
             else:
                 with user_errors(path):
                     ids = _yaml_pairs(path.read_bytes().decode())
-            pieces.append(formats.in_order(ids, size, path))
+            pieces.append(formats.order_by_id(ids, size, path))
     if contents:
         return pieces, lambda rest: PairedSubwords(*contents, rest, opus=False)
     models = formats.sentencepiece_models(folder)
@@ -302,12 +302,12 @@ _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}
 def _scalar(text):
     """Return the text of a YAML scalar: plain, or in single or double quotes."""
     if len(text) >= 2 and text[0] == text[-1] == '"':
-        return _ESCAPE.sub(_unescaped, text[1:-1])
+        return _ESCAPE.sub(_unescape, text[1:-1])
     if len(text) >= 2 and text[0] == text[-1] == "'":
         return text[1:-1].replace("''", "'")
     return text
 
 
-def _unescaped(match):
+def _unescape(match):
     code = match[1] or match[2] or match[3]
     return chr(int(code, 16)) if code else _ESCAPES.get(match[4], match[4])

@@ -54,7 +54,7 @@ def make_batch(
     if len(sources) != len(targets):
         rows = f"{len(sources)} rows of source, but {len(targets)} of target"
         raise ValueError(f"{rows}: give one target for each source")
-    return batch_of(_flat(sources), _flat(targets), vocabulary_size)
+    return batch_of(_concatenate(sources), _concatenate(targets), vocabulary_size)
 
 
 def batch_of(
@@ -64,9 +64,9 @@ def batch_of(
 ) -> Batch:
     """Pad rows to a batch, as `make_batch`; each side is (ids of all rows, length of each row)."""
     return Batch(
-        _padded(*sources, vocabulary_size, last=EOS),
-        _padded(*targets, vocabulary_size, first=BOS),
-        _padded(*targets, vocabulary_size, last=EOS),
+        _pad(*sources, vocabulary_size, last=EOS),
+        _pad(*targets, vocabulary_size, first=BOS),
+        _pad(*targets, vocabulary_size, last=EOS),
     )
 
 
@@ -84,16 +84,16 @@ def pad_rows(
     >>> pad_rows([[7], [8, 9]], 10, last=EOS).tolist()
     [[7, 3, 0], [8, 9, 3]]
     """
-    return _padded(*_flat(id_lists), vocabulary_size, first, last)
+    return _pad(*_concatenate(id_lists), vocabulary_size, first, last)
 
 
-def _flat(id_lists):
+def _concatenate(id_lists):
     """Return the ids of all lists in one array, and the length of each list."""
     lengths = np.array([len(ids) for ids in id_lists], np.int64)
     return np.fromiter(chain.from_iterable(id_lists), np.int64, lengths.sum()), lengths
 
 
-def _padded(ids, lengths, vocabulary_size, first=None, last=None):
+def _pad(ids, lengths, vocabulary_size, first=None, last=None):
     if ids.size and not (ids.min() > PAD and ids.max() < vocabulary_size):
         wrong = ids[(ids <= PAD) | (ids >= vocabulary_size)][0]
         raise ValueError(
@@ -151,7 +151,7 @@ def _by_length(source_lengths, target_lengths, rng):
     """Return an order in which neighbours have about equal lengths on both sides.
 
     Pairs are sorted by target length; among equal targets by source length, ascending and
-    descending in turn, so that no step between neighbours is large. On sentences this fills
+    descending in turn, so that neighbours differ little. On sentences this fills
     batches 2% better than sorting by the longer side. The types are small because there may be 36
     million pairs, and NumPy sorts keys of two bytes three times as fast.
     """

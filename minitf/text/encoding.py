@@ -26,7 +26,7 @@ _NOT_CP1252 = b"\0\x81\x8d\x8f\x90\x9d"  # all other bytes are text in it, as th
 
 
 def not_text(start: bytes) -> str:
-    """Return what a file is that begins with these bytes; an empty text if it may be plain text.
+    """Return the kind of file that begins with these bytes; "" if it may be plain text.
 
     >>> not_text(b"%PDF-1.7"), not_text(b"The cat")
     ('a PDF', '')
@@ -35,7 +35,7 @@ def not_text(start: bytes) -> str:
 
 
 def as_utf8(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
-    """Yield what read() returns, up to b"", in UTF-8: text in UTF-16 or UTF-32, by its mark.
+    """Yield what read() returns, up to b"", as UTF-8: UTF-16 and UTF-32 are told by their marks.
 
     Raises UserError for a file that is not plain text, by its first bytes.
     """

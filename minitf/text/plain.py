@@ -11,10 +11,10 @@ _MARK = re.compile(
     r"|>+(?=\s|\w)(?!\w+<<)"  # of a quote; >>de<< names a language
     r"|(?:[-+*·–—]|#{1,6})(?=\s)"
     r"|[•‣⁃∙\uf0a7\uf0b7\u2190-\u21ff\u25a0-\u27bf\u2b00-\u2bff]\ufe0f?"  # bullets everywhere
-    r"|[-–—](?=[^\W\d_])"  # what a second person says
+    r"|[-–—](?=[^\W\d_])"  # before direct speech
     r"|(?:\(?(?:\d{1,3}|[A-Za-z]|[ivx]+)\)|(?:\d{1,3}\.)+\)?)(?=\s)"
     r"|[a-h]\.(?=\s+[A-Z]\w)"  # but z. B. and d. h. begin a sentence
-    r"|(?:[A-Z]:|\[[ xX]\])(?=\s)"  # of a question or who answers; of a task
+    r"|(?:[A-Z]:|\[[ xX]\])(?=\s)"  # Q: and A:, or a task [x]
 )
 _BETWEEN_TABS = re.compile(r"\S(?:[^\t]*\S)?")
 

@@ -135,11 +135,11 @@ def split_protected(text: str, pattern: re.Pattern) -> tuple[list[str], list[str
     return [*texts, text[start:]], values
 
 
-def with_placeholders(texts: Sequence[str], placeholders: Iterable[str]) -> str:
-    """Return the texts with a placeholder between each two; there must be enough of them.
+def interleave(texts: Sequence[str], values: Iterable[str]) -> str:
+    """Return the texts with a value or a placeholder between each two; there must be enough.
 
-    >>> with_placeholders(["Call ", " at ", "!"], PLACEHOLDERS)
+    >>> interleave(["Call ", " at ", "!"], PLACEHOLDERS)
     'Call ① at ②!'
     """
-    between = chain(islice(placeholders, len(texts) - 1), [""])
+    between = chain(islice(values, len(texts) - 1), [""])
     return "".join(text + each for text, each in zip(texts, between, strict=True))

@@ -55,7 +55,7 @@ _EMOJI = "[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?"
 # address, and not a character of East Asia, which is a syllable.
 _INITIAL = "(?<!\\w)(?<!['’=/&#@\u0300-\u036f])[^\\W\\d_\u0900-\U0010ffff]"
 _NO_SMALL = rf"{_CLOSING}\s+(?![a-zäöü])"
-_HALF = r"[AaPp]\.\s?[Mm]\."  # of a day
+_HALF = r"[AaPp]\.\s?[Mm]\."  # a.m. and p.m.
 _SPEECH = "said|says|asked|cried|shouted|answered|replied|whispered|yelled|exclaimed|added"
 _START = rf"{_CLOSING}\s+(?:{_STARTERS})(?!\w|-)"
 # A German ordinal: a number after an article or a possessive, as in "im 19. Jahrhundert" and "ihren

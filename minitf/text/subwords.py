@@ -145,7 +145,7 @@ class Subwords(Vocabulary):
 
         side: not used, as both languages have the same subwords.
         """
-        return _encoded(self._processor, [normalise(line) for line in lines])
+        return _encode(self._processor, [normalise(line) for line in lines])
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the subword of each id, as `Vocabulary.pieces`; a byte as its ASCII character."""
@@ -228,7 +228,7 @@ class PairedSubwords(Vocabulary):
             ids, rest = self.split_language(line) if side == "source" else ([], line)
             tokens.append(ids)
             rests.append(normalise_opus(rest) if self.opus else rest)
-        split = _encoded(self._processors[side], rests, out_type=str)
+        split = _encode(self._processors[side], rests, out_type=str)
         return [
             ids + [self._ids.get(piece, UNK) for piece in pieces]
             for ids, pieces in zip(tokens, split, strict=True)
@@ -252,7 +252,7 @@ class PairedSubwords(Vocabulary):
         return text.replace("\u2581", " ").strip(" ")
 
 
-def _encoded(one, lines, **options):
+def _encode(one, lines, **options):
     """Return what SentencePiece makes of each line; of few, without starting its threads."""
     if len(lines) < FEW:
         return [one.encode(line, **options) for line in lines]

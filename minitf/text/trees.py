@@ -48,20 +48,20 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
     """
     try:
         with in_file(path), open(path, encoding="utf-8-sig") as file:
-            yield from parse(file.read())
+            yield from parse_trees(file.read())
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}): name a .tree file") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8: convert the file") from None
 
 
-def parse(text: str) -> Iterator[Tree]:
+def parse_trees(text: str) -> Iterator[Tree]:
     """Yield the trees that are written in brackets in a text.
 
     A tree may extend over several lines. Its outermost bracket may be without a label.
     Raises UserError, with the number of the line, for any other text.
 
-    >>> list(parse("( (NP (DT the)\\n      (NN cat)) )"))
+    >>> list(parse_trees("( (NP (DT the)\\n      (NN cat)) )"))
     [['(', '(NP', Leaf(tag='DT', word='the'), Leaf(tag='NN', word='cat'), ')NP', ')']]
     """
     tree, labels, start = [], [], 0  # labels: of the brackets that are open; start: of the tree
@@ -100,7 +100,7 @@ def parse(text: str) -> Iterator[Tree]:
         raise wrong(start, "the bracket that opens here is not closed: add )")
 
 
-def cleaned(tree: Tree) -> Tree:
+def clean(tree: Tree) -> Tree:
     """Return a tree without traces, functions and indices; of an empty tree nothing is left.
 
     - Traces, words that were not said (tag -NONE-), and constituents without any other word.
@@ -111,7 +111,7 @@ def cleaned(tree: Tree) -> Tree:
 
     Source: the usual preparation of the Penn Treebank for parsers; Bies et al. 1995 for functions.
 
-    >>> cleaned(next(parse("( (S (NP-SBJ-1 (-NONE- *)) (VP-CC (VB Go))))")))
+    >>> clean(next(parse_trees("( (S (NP-SBJ-1 (-NONE- *)) (VP-CC (VB Go))))")))
     ['(S', '(VP', Leaf(tag='VB', word='Go'), ')VP', ')S']
     """
     tokens, kept = [], []  # kept: whether each open bracket has a label, or is the outermost
@@ -151,15 +151,15 @@ def _without_root(tree):
     return [f"({ROOT}", *inside, f"){ROOT}"]
 
 
-def linear(tree: Tree, with_words: bool = False) -> list[str]:
+def linearise(tree: Tree, with_words: bool = False) -> list[str]:
     """Return the tree as the tokens that a decoder writes: brackets with labels, and XX for words.
 
     with_words: the words themselves instead of XX, as `escape_bracket` writes them.
     Source: Vinyals et al. 2015, section 2.2, who also give closing brackets their label.
 
-    >>> linear(["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"])
+    >>> linearise(["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"])
     ['(NP', 'XX', 'XX', ')NP']
-    >>> linear(["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"], with_words=True)
+    >>> linearise(["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"], with_words=True)
     ['(NP', 'the', 'cat', ')NP']
     """
 
@@ -187,8 +187,8 @@ def escape_bracket(word: str) -> str:
     return _escaped(word[0]) + word[1:] if is_bracket(word) else word
 
 
-def from_linear(tokens: Sequence[str], words: Sequence[str]) -> Tree:
-    """Return the tree of tokens as `linear` writes them, with these words, all tagged XX.
+def delinearise(tokens: Sequence[str], words: Sequence[str]) -> Tree:
+    """Return the tree of tokens as `linearise` writes them, with these words, all tagged XX.
 
     Raises ValueError for tokens that are not one tree over exactly these words.
     """
@@ -212,7 +212,7 @@ def from_linear(tokens: Sequence[str], words: Sequence[str]) -> Tree:
     return tree
 
 
-def words(tree: Tree) -> list[str]:
+def words_of(tree: Tree) -> list[str]:
     """Return the words of a tree, as `unescape_brackets` writes them."""
     return [unescape_brackets(item.word) for item in tree if isinstance(item, Leaf)]
 
@@ -226,10 +226,10 @@ def unescape_brackets(word: str) -> str:
     return _ESCAPE.sub(lambda escaped: _PLAIN[escaped[0]], word)
 
 
-def penn(tree: Tree) -> str:
+def to_line(tree: Tree) -> str:
     """Return the tree in one line, each word in a bracket of its own.
 
-    >>> penn(["(NP", Leaf("XX", "the"), Leaf("XX", "cat"), ")NP"])
+    >>> to_line(["(NP", Leaf("XX", "the"), Leaf("XX", "cat"), ")NP"])
     '(NP (XX the) (XX cat))'
     """
     parts = []
@@ -241,7 +241,7 @@ def penn(tree: Tree) -> str:
     return "".join(parts).removeprefix(" ")
 
 
-def pretty(tree: Tree) -> str:
+def to_lines(tree: Tree) -> str:
     """Return the tree in several lines: each constituent begins one, and its words share one."""
     parts, depth = [], 0
     for i, item in enumerate(tree):

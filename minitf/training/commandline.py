@@ -13,7 +13,7 @@ import numpy as np
 
 from minitf import backend
 from minitf.atomic import save_text
-from minitf.cli import counted, exit_code, quoted
+from minitf.cli import amount, exit_code, quote
 from minitf.config import Config
 from minitf.data.dataset import Dataset, prepare, read_corpus
 from minitf.errors import UserError, in_file
@@ -22,11 +22,11 @@ from minitf.files.models import kept_notes, read_notes
 from minitf.gpu.matmul import use_precision
 from minitf.public import model_folder
 from minitf.training.checkpoints import RunFolder
-from minitf.training.distributed import Ranks, launched
-from minitf.training.evaluation import Scores, paper_bleu, score_files
+from minitf.training.distributed import Ranks, rank_and_size
+from minitf.training.evaluation import ValidationScores, paper_bleu, score_files
 from minitf.training.log import RunLog, versions
 from minitf.training.planning import check_model, plan
-from minitf.training.settings import Settings, check, model_changes, parse, resumed, stored_settings
+from minitf.training.settings import Settings, check, merge, model_changes, parse, stored_settings
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer
@@ -89,7 +89,7 @@ def build(
             trainer.load(start.weights, start.optimizer, start.meta)
         if {"--corpus", "--valid"} & start.changes.keys():
             # Scores on another text can neither be improved on nor compared.
-            trainer.scores = Scores()
+            trainer.scores = ValidationScores()
         _say_resumed(trainer, start)
     elif start.weights:
         trainer.model.load_state(start.weights)
@@ -133,7 +133,7 @@ def _read_checkpoint(settings, chosen, model):
         source, target = meta["languages"]
         if model is Transformer:
             check_size(config, weights)
-    settings, changes = resumed(settings, chosen, before)
+    settings, changes = merge(settings, chosen, before)
     _choose_device(settings)
     check_model(settings, config, len(subwords))  # looks at the memory of the device
     corpus = _read_corpus(settings, {"source_language": source, "target_language": target})
@@ -183,7 +183,7 @@ def _say_machine(trainer):
     say(f"model    {count:,} parameters, {len(trainer.dataset.subwords):,} subwords")
     say(
         f"machine  {facts['arrays']}, matrix products by {facts['matrix products']}; "
-        f"{counted(facts['replicas'], 'replica')} of the model"
+        f"{amount(facts['replicas'], 'replica')} of the model"
     )
 
 
@@ -293,7 +293,7 @@ def _better_model(trainer):
         "reference_length": score.reference_length,
     }
     averaged = read_notes(folder).get("averaged")
-    line = f"average  of the last {counted(averaged, 'checkpoint')}"
+    line = f"average  of the last {amount(averaged, 'checkpoint')}"
     line += f": perplexity {perplexity:.3f}  BLEU {score.score:.2f}"
     validations = [
         entry for entry in log.history if "valid_bleu" in entry and entry["step"] == trainer.step
@@ -325,7 +325,7 @@ def _test(trainer, translator, name, pairs):
     """Translate a text with beam search, write the translations to a file, and score them."""
     settings, validator = trainer.settings, trainer.validator
     title = "validation text" if name == "valid" else name
-    sentences = counted(len(pairs.source), "sentence")
+    sentences = amount(len(pairs.source), "sentence")
     trainer.log.say(f"{title}: {sentences}, beam {settings.beam}, alpha {settings.alpha}")
     task = f"sentences of {name} translated"
     lines = validator.translate(translator, pairs.source, task, settings.beam)
@@ -359,7 +359,7 @@ def log_next_steps(trainer, valid, resume):
     """
     settings, done, perplexity = trainer.settings, trainer.step, valid["perplexity"]
     out, size = settings.out, trainer.config.vocabulary_size
-    usage = f"python -m minitf translate --model {quoted(out)}"
+    usage = f"python -m minitf translate --model {quote(out)}"
     if trainer.make_model is not Transformer:
         usage = f"Translator.load({out!r}, model=...)"
     trainer.log.say(f"model    in {out}: {usage}")
@@ -383,7 +383,7 @@ def log_next_steps(trainer, valid, resume):
         more = "patience 0" if trainer.out_of_patience() else "more minutes"
         trainer.log.say(
             f"notice   the model cannot translate yet: {valid['bleu']:.2f} BLEU on the validation "
-            f"text after {done:,} of {counted(settings.steps, 'update')}: continue with {resume} "
+            f"text after {done:,} of {amount(settings.steps, 'update')}: continue with {resume} "
             f"and {'more steps' if done >= settings.steps else more}"
         )
     return EXIT_NO_MODEL if done < settings.steps else 0
@@ -404,7 +404,7 @@ def main(
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     typed = program or os.path.basename(sys.argv[0])
-    ranks = Ranks(*launched())
+    ranks = Ranks(*rank_and_size())
     return exit_code(
         typed.removeprefix("python -m "),
         lambda: _run(arguments, typed, model, ranks),
@@ -424,5 +424,5 @@ def _run(arguments, typed, model, ranks):
     ranks.join()
     ranks.limit_threads()
     settings, chosen = parse(arguments, typed)
-    command, resume = f"{typed} {quoted(*arguments)}", f"--resume --out {quoted(settings.out)}"
+    command, resume = f"{typed} {quote(*arguments)}", f"--resume --out {quote(settings.out)}"
     return _session(settings, chosen, ranks, model, command, resume)[1]

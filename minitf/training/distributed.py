@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 from minitf.backend import to_device, to_numpy, xp
-from minitf.cli import counted, drop_unwritten, report_error
+from minitf.cli import amount, drop_unwritten, report_error
 from minitf.cpu.machine import cpu_cores, own_cores
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import libraries
@@ -37,7 +37,7 @@ _RANK0_HEADSTART = 3  # seconds; most errors occur on all ranks, and rank 0 repo
 _FLUSH_TIME = 0.3  # seconds in which mpirun forwards our output before we abort
 
 
-def launched():
+def rank_and_size():
     """Return (rank, size) as set by mpirun or srun, (0, 1) if neither started this process."""
     for names in _LAUNCHERS:
         if all(os.environ.get(name, "").isdecimal() for name in names):
@@ -93,7 +93,7 @@ class Ranks:
         everyone = self._machine.allgather(mine)
         self._sharing = sum(bool(mine & theirs) for theirs in everyone)
         machines = sum(self._world.allgather(self._machine.rank == 0))
-        self.description = f"{self.size} on {counted(machines, 'machine')}"
+        self.description = f"{self.size} on {amount(machines, 'machine')}"
         if idle := (os.cpu_count() or 1) - len(set().union(*everyone)):
             self.description += (
                 f"; unused cores of this machine: {idle}; with mpirun --bind-to none every rank "
@@ -228,7 +228,7 @@ class _Gpu:
         if len(gpus) < machine.size:
             raise UserError(
                 f"{machine.size} ranks on {platform.node()}, which has only "
-                f"{counted(len(gpus), 'GPU')}: "
+                f"{amount(len(gpus), 'GPU')}: "
                 "start one rank per GPU, or use --backend numpy"
             )
         key = world.bcast(self._nccl.get_unique_id() if world.rank == 0 else None)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.cli import Progress, counted
+from minitf.cli import Progress, amount
 from minitf.data.corpora import read_lines, undecoded
 from minitf.errors import UserError
 from minitf.tensor import no_grad
@@ -63,7 +63,7 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
     """
     from sacrebleu.metrics import BLEU
 
-    hypotheses, references = _paired(hypotheses, references)
+    hypotheses, references = _as_lists(hypotheses, references)
     if tokenize not in BLEU.TOKENIZERS:
         raise UserError(
             f"unknown tokenisation {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
@@ -83,7 +83,7 @@ def tokenizer_of(language: str) -> str:
     >>> [tokenizer_of(language) for language in ("de", "zh-CN", "th")]
     ['13a', 'zh', 'char']
     """
-    code = re.split("[-_]", language.lower())[0]  # of zh-CN, zh
+    code = re.split("[-_]", language.lower())[0]  # zh-CN: zh
     if code == "ja" and all(map(importlib.util.find_spec, ("MeCab", "ipadic"))):
         return "ja-mecab"
     return {"zh": "zh", **dict.fromkeys(("ja", "th", "lo", "my", "km"), "char")}.get(code, "13a")
@@ -103,7 +103,7 @@ def paper_bleu(hypotheses, references, language: str = "de") -> Bleu:
     """
     from sacrebleu.metrics import BLEU
 
-    hypotheses, references = _paired(hypotheses, references)
+    hypotheses, references = _as_lists(hypotheses, references)
     tokens = _moses(language)
     split = split_compounds if language == "de" else str
     cut = [[split(tokens(line)) for line in side] for side in (hypotheses, references)]
@@ -155,12 +155,12 @@ def score_files(hypotheses, references) -> str:
     return "\n".join(lines)
 
 
-def _paired(hypotheses, references):
+def _as_lists(hypotheses, references):
     hypotheses, references = list(hypotheses), list(references)
     if len(hypotheses) != len(references):
         raise UserError(
-            f"{counted(len(hypotheses), 'translation')} but "
-            f"{counted(len(references), 'reference')}: "
+            f"{amount(len(hypotheses), 'translation')} but "
+            f"{amount(len(references), 'reference')}: "
             "give one reference for each translation"
         )
     if not references:
@@ -229,7 +229,7 @@ def perplexity(model, subwords, pairs, batch_tokens=4096, progress=None) -> floa
 
 
 @dataclasses.dataclass
-class Scores:
+class ValidationScores:
     """What the validations of a run found.
 
     validated: the step of the last one. best, best_perplexity: the highest BLEU, and the lowest

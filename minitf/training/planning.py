@@ -18,7 +18,7 @@ from datetime import timedelta
 import numpy as np
 
 from minitf.backend import on_gpu
-from minitf.cli import counted
+from minitf.cli import amount
 from minitf.cpu.machine import free_memory, keep_memory, memory_of, used_memory
 from minitf.data.dataset import UpdateBatches
 from minitf.errors import UserError
@@ -167,11 +167,11 @@ def plan(trainer):
     settings, say = trainer.settings, trainer.log.say
     tokens, work, typical = _average(trainer)
     updates = max(1, round(len(trainer.cursor.plan) / settings.accumulate))
-    n_pairs = counted(len(trainer.dataset.pairs.targets), "pair")
+    n_pairs = amount(len(trainer.dataset.pairs.targets), "pair")
     say(
         f"update   at most {settings.accumulate} x {settings.batch_tokens:,} tokens on each side, "
         f"padding included; {tokens:,.0f} target tokens on average; "
-        f"{counted(updates, 'update')} per epoch of {n_pairs}"
+        f"{amount(updates, 'update')} per epoch of {n_pairs}"
     )
     keep_memory()
     used, free = trainer.ranks.broadcast((used_memory(), free_memory()))
@@ -192,7 +192,7 @@ def plan(trainer):
     seconds = _seconds(trainer, typical, work)
     say(
         f"time     {seconds:.2f} s per update, {timedelta(seconds=round(steps * seconds))} "
-        f"(hours:minutes:seconds) for the remaining {counted(steps, 'update')}, validations not "
+        f"(hours:minutes:seconds) for the remaining {amount(steps, 'update')}, validations not "
         "included; may be off by a fifth, and on a busy machine by much more"
     )
     say(

@@ -9,7 +9,7 @@ import reprlib
 import types
 import typing
 
-from minitf.cli import OptionParser, whole
+from minitf.cli import OptionParser, whole_number
 from minitf.config import PRESETS, Config
 from minitf.data.corpora import NAMES
 from minitf.errors import UserError
@@ -137,7 +137,7 @@ class Settings:
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            setattr(self, field.name, _checked(field, getattr(self, field.name)))
+            setattr(self, field.name, _setting_value(field, getattr(self, field.name)))
 
 
 def flag(name):
@@ -145,7 +145,7 @@ def flag(name):
     return "--" + name.replace("_", "-")
 
 
-def _checked(field, value):
+def _setting_value(field, value):
     """Return the value of a setting as its type. Raises UserError if the setting cannot have it."""
     if value is None and field.default is None:
         return None
@@ -174,11 +174,11 @@ TYPES = {
         "true or false",
         {"action": "store_true"},
     ),
-    int: (whole, "a whole number", {"metavar": "N"}),
+    int: (whole_number, "a whole number", {"metavar": "N"}),
     float: (float, "a number", {"metavar": "N"}),
     str: (os.fspath, "a name", {"metavar": "NAME"}),
     tuple: (  # of a Config only
-        lambda text: tuple(map(whole, text.split(","))) if text else (),
+        lambda text: tuple(map(whole_number, text.split(","))) if text else (),
         "a list of whole numbers such as 1,5",
         {},
     ),
@@ -393,7 +393,7 @@ def stored_settings(stored):
     return Settings(**stored)
 
 
-def resumed(settings, chosen, before):
+def merge(settings, chosen, before):
     """Return the Settings of a resumed run, and the changes: {option: (before, now)}.
 
     They are those of the checkpoint, `before`, replaced by the chosen ones.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf import forms
-from minitf.cli import Progress, counted
+from minitf.cli import Progress, amount
 from minitf.config import Config
 from minitf.cpu.machine import keep_memory
 from minitf.data.dataset import Cursor, Dataset, UpdateBatches
@@ -19,7 +19,7 @@ from minitf.files.models import CONFIG, kept_notes, save_model
 from minitf.optim import Adam
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks
-from minitf.training.evaluation import Scores, Validator
+from minitf.training.evaluation import ValidationScores, Validator
 from minitf.training.log import Clock, RunLog, step_line
 from minitf.training.planning import cooldown_start, fill_in, learning_rate
 from minitf.training.settings import Settings
@@ -62,7 +62,7 @@ class Trainer:
         self.settings, chosen = fill_in(settings, epoch)
         if chosen:
             log.say(
-                f"chosen   {chosen}, for a text with {counted(math.ceil(epoch), 'update')} per "
+                f"chosen   {chosen}, for a text with {amount(math.ceil(epoch), 'update')} per "
                 "epoch (--help explains the rules)"
             )
         self.dataset, self.config, self.log = dataset, config, log
@@ -82,7 +82,7 @@ class Trainer:
         )
         # What decides the last bits of a sum, or more: an exact resume needs the same.
         self.facts = self.updater.machine | {"training pairs": dataset.pairs.fingerprint()[:8]}
-        self.stop, self.clock, self.scores = StopRequest(), Clock(), Scores()
+        self.stop, self.clock, self.scores = StopRequest(), Clock(), ValidationScores()
         self.validator = Validator(dataset, settings, self.stop)
         self.weights = []  # names of the files that the next average is made of
         self.notes = {}  # of the model that is tuned: the new one keeps them
@@ -182,10 +182,10 @@ class Trainer:
         trained = self.step > self.clock.first_step
         if settings.minutes and trained and self.clock.session() >= 60 * settings.minutes:
             limit = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"
-            total = counted(settings.steps, "update")
+            total = amount(settings.steps, "update")
             return f"time limit of {limit} reached after {self.step:,} of {total}"
         if self.out_of_patience():
-            validations = counted(settings.patience, "validation")
+            validations = amount(settings.patience, "validation")
             return f"neither BLEU nor perplexity improved in {validations}"
         return None
 
@@ -364,5 +364,5 @@ class Trainer:
         self.cursor.move(meta["epoch"], meta["position"])
         self.weights = meta["weights"]
         self.notes = kept_notes(meta["notes"])
-        self.scores = Scores(**{name: meta[name] for name in vars(self.scores)})
+        self.scores = ValidationScores(**{name: meta[name] for name in vars(self.scores)})
         self.clock.earlier = meta["seconds"]

@@ -23,7 +23,7 @@ _SENTENCES = {
     "ru": ("Я видел {} вчера.", "Что значит {}?", "{} - это ошибка.", "Это {} или {}."),
 }
 _ANY = ("{}.", "{}?", "{}, {}", "({}) {}")
-_ENOUGH = 0.8  # of the sentences
+_ENOUGH = 0.8  # fraction of the sentences
 
 
 def copied_placeholders(translator: Translator, language: str = "") -> list[str]:

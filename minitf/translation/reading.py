@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from itertools import chain, cycle, islice, pairwise
+from itertools import cycle, islice, pairwise
 from typing import NamedTuple
 
 from minitf.errors import UserError
@@ -21,16 +21,16 @@ from minitf.text.plain import has_letters
 from minitf.text.protected import (
     PLACEHOLDERS,
     has_no_values,
+    interleave,
     protected_pattern,
     split_protected,
-    with_placeholders,
 )
 from minitf.text.sentences import sentences
 from minitf.translation.signs import Sign, is_sign, without_signs
 
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
 _DASH = r"(?<!\S)[-\u2013](?!\S)"
-_NUMBER = rf"\w*\d\w*|{_DASH}"  # and a dash
+_NUMBER = re.compile(rf"\w*\d\w*|{_DASH}")  # or a dash
 # Characters that stand for values; several with signs alone between them are one value.
 _STAND_INS = r"[\U000f0000-\U0010ffff](?:[^\w\s]*[\U000f0000-\U0010ffff])*"
 # What is too long is cut after a clause, else after a word, else between two characters: never
@@ -73,14 +73,15 @@ class Part:
     """What a model reads at once.
 
     place: the number of its line, and its own number in that line; of a text around a value, its
-    number in the part as well. pieces: a text, a value, a text, ..., a text; some values are words
-    that a model copies, others are signs, which it does not read. prefix, in_capitals: of the Text.
-    ids: of the text, None if it is not encoded yet.
-    texts, values: around and between its words. signs: the other values.
+    number in the part as well. all_texts, all_values: its texts, and the values between them: some
+    are words that a model copies, others are signs, which it does not read. prefix, in_capitals: of
+    the Text. ids: of the text, None if it is not encoded yet.
+    texts, values: those without signs, as the model reads them. signs: the other values.
     """
 
     place: tuple[int, ...]
-    pieces: tuple[str, ...]
+    all_texts: tuple[str, ...]
+    all_values: tuple[str, ...] = ()
     prefix: Sequence[int] = ()
     in_capitals: bool = False
     ids: list[int] | None = dataclasses.field(default=None, compare=False)
@@ -89,20 +90,20 @@ class Part:
     signs: tuple[Sign, ...] = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self):
-        parted = self.pieces[::2], self.pieces[1::2], ()
-        if self.pieces[1:] and has_letters(self.pieces[::2]):
-            parted = without_signs(*parted[:2])
-        for name, strings in zip(("texts", "values", "signs"), parted, strict=True):
+        read = self.all_texts, self.all_values, ()
+        if self.all_values and has_letters(self.all_texts):
+            read = without_signs(self.all_texts, self.all_values)
+        for name, strings in zip(("texts", "values", "signs"), read, strict=True):
             object.__setattr__(self, name, tuple(strings))  # it is frozen
 
     @property
     def source(self) -> str:
         """Return the text with its values."""
-        return with_placeholders(self.texts, self.values)
+        return interleave(self.texts, self.values)
 
     def input(self, placeholders: Sequence[str]) -> str:
         """Return what the model reads: the text with placeholders in the place of values."""
-        return with_placeholders(self.texts, cycle(placeholders or PLACEHOLDERS))
+        return interleave(self.texts, cycle(placeholders or PLACEHOLDERS))
 
     def copied(self) -> list[Translation]:
         """Return the text as its own translation if it has no letter beside its values, or none."""
@@ -114,26 +115,28 @@ class Part:
 
         First its numbers and dashes are values, too; then the texts between values are parts.
         """
+        part_of = functools.partial(dataclasses.replace, self, ids=None)
         if numbers_of("".join(self.texts)):
-            split = (
-                re.split("(?!)" if i % 2 else f"({_NUMBER})", each)
-                for i, each in enumerate(self.pieces)
-            )
-            return Line((dataclasses.replace(self, pieces=tuple(chain(*split)), ids=None),))
-        parts, around, pieces = [], [""], self.pieces
-        beside = zip(pieces[1::2], pieces[::2], pieces[2::2], strict=False)
-        ends = [2 * i + 1 for i, each in enumerate(beside) if not is_sign(*each)]
-        for number, (start, stop) in enumerate(pairwise([-1, *ends, len(pieces)])):
-            run, value = [*pieces[start + 1 : stop]], "".join(pieces[stop : stop + 1])
-            if not has_letters(run[::2]):
-                around[-1] += "".join(run) + value
+            texts, values = [], []
+            for i, text in enumerate(self.all_texts):
+                between, numbers = split_protected(text, _NUMBER)
+                texts += between
+                values += [*numbers, *self.all_values[i : i + 1]]
+            return Line((part_of(all_texts=tuple(texts), all_values=tuple(values)),))
+        texts, values, parts, around = self.all_texts, self.all_values, [], [""]
+        ends = [i for i, value in enumerate(values) if not is_sign(value, *texts[i : i + 2])]
+        for number, (start, stop) in enumerate(pairwise([-1, *ends, len(values)])):
+            run, signs = [*texts[start + 1 : stop + 1]], values[start + 1 : stop]
+            value = "".join(values[stop : stop + 1])
+            if not has_letters(run):
+                around[-1] += interleave(run, signs) + value
                 continue
             around[-1] += run[0][: -len(run[0].lstrip()) or None]
             around.append(run[-1][len(run[-1].rstrip()) :] + value)
             run[0] = run[0].lstrip()
             run[-1] = run[-1].rstrip()
-            new = {"place": (*self.place, number), "pieces": tuple(run)}
-            parts.append(dataclasses.replace(self, ids=None, **new))
+            place = (*self.place, number)
+            parts.append(part_of(place=place, all_texts=tuple(run), all_values=signs))
         return Line(tuple(parts), tuple(around))
 
 
@@ -163,10 +166,10 @@ class Line(NamedTuple):
         """
         parts, left = [], iter(text.values)
         for i, (piece, ids) in enumerate(cut):
-            pieces = re.split(f"([{PLACEHOLDERS}])", piece) if text.values else [piece]
-            pieces[1::2] = islice(left, len(pieces) // 2)
-            known = ids if len(pieces) == 1 else None
-            parts.append(Part((number, i), tuple(pieces), text.prefix, text.in_capitals, known))
+            texts = tuple(PLACEHOLDER.split(piece)) if text.values else (piece,)
+            values = tuple(islice(left, len(texts) - 1))
+            known = None if values else ids
+            parts.append(Part((number, i), texts, values, text.prefix, text.in_capitals, known))
         return cls(tuple(parts))
 
 
@@ -187,7 +190,7 @@ def read_text(
     if not keep and has_no_values(text):
         return text, []
     texts, values = split_protected(text, _pattern(tuple(keep), subwords))
-    return with_placeholders(texts, cycle(PLACEHOLDERS)), values
+    return interleave(texts, cycle(PLACEHOLDERS)), values
 
 
 @functools.lru_cache(maxsize=8)
@@ -218,16 +221,16 @@ def cut_texts(
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
         parts = [text] if len(ids) <= max_unsplit else sentences(text)
         if len(parts) > 1 or len(ids) > max_subwords:
-            cut.append(_fitting(parts, subwords, max_subwords))
+            cut.append(_split_long(parts, subwords, max_subwords))
         else:
             cut.append([(text, ids)] if ids else [])
     return cut
 
 
-def join(texts: Sequence[str]) -> str:
+def join_texts(texts: Sequence[str]) -> str:
     """Join texts, with a space between two of them where their script has spaces.
 
-    >>> join(["Der Hund.", "Er schläft."]), join(["我喜欢它。", "他也喜欢。", "OK."])
+    >>> join_texts(["Der Hund.", "Er schläft."]), join_texts(["我喜欢它。", "他也喜欢。", "OK."])
     ('Der Hund. Er schläft.', '我喜欢它。他也喜欢。 OK.')
     """
     joined, *others = texts or [""]
@@ -237,7 +240,7 @@ def join(texts: Sequence[str]) -> str:
     return joined
 
 
-def in_small_letters(line: str, subwords: Vocabulary) -> str:
+def truecase(line: str, subwords: Vocabulary) -> str:
     """Return a line IN CAPITALS as it is usually written, and any other line unchanged.
 
     A model that has read few words in capitals cuts them into many subwords, and makes nonsense of
@@ -247,17 +250,17 @@ def in_small_letters(line: str, subwords: Vocabulary) -> str:
     """
     if not line.isupper():
         return line
-    small = "".join(_small(sentence, subwords) for sentence in sentences(line))
+    small = "".join(_truecase_sentence(sentence, subwords) for sentence in sentences(line))
     return min(line, small, key=lambda text: len(subwords.encode([text])[0]))
 
 
-def _small(sentence, subwords):
+def _truecase_sentence(sentence, subwords):
     """Return a sentence in lower case, with a capital for its first letter."""
-    text = re.sub(_LETTERS, lambda match: _small_form(match[0], subwords), sentence)
+    text = re.sub(_LETTERS, lambda match: _truecase_word(match[0], subwords), sentence)
     return re.sub(r"[^\W_]", lambda first: first[0].upper(), text, count=1)
 
 
-def _small_form(word, subwords):
+def _truecase_word(word, subwords):
     """Return a word in capitals as it is probably written otherwise."""
     if re.fullmatch(_AS_IT_IS, word):
         return word
@@ -270,14 +273,14 @@ def _small_form(word, subwords):
     return word if counts[-1] == least > 1 else forms[counts.index(least)]
 
 
-def _fitting(texts, subwords, max_subwords):
+def _split_long(texts, subwords, max_subwords):
     """Return texts with their ids; one that has too many is cut in two, again and again."""
     texts, fitting = [text.strip() for text in texts], []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
         if len(ids) > max_subwords and len(text) > 1:
             n = -(-len(ids) // max_subwords)  # parts
             middle = _nearest_end(text, len(text) * (n - n // 2) / n)
-            fitting += _fitting([text[:middle], text[middle:]], subwords, max_subwords)
+            fitting += _split_long([text[:middle], text[middle:]], subwords, max_subwords)
         elif ids:
             fitting.append((text, ids))
     return fitting

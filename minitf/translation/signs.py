@@ -1,9 +1,9 @@
 """Signs beside the words of a sentence, and where each stands in the translation.
 
 A value such as a date is a word of its sentence, and a model copies its placeholder. A sign is
-none: a bracket, a tag, an arrow, the ** around a word. A placeholder for it would make another
-sentence of the words around. So the model reads these alone; and in their translation y_1 ... y_n
-the sign stands in the gap j where
+not: a bracket, a tag, an arrow, the ** around a word. A placeholder for it would make another
+sentence of the words around. So the model reads the words alone; and in their translation
+y_1 ... y_n the sign stands in the gap j where
 
     P(y_1 ... y_j, placeholder, y_j+1 ... y_n | x_1 ... x_i, placeholder, x_i+1 ... x_m)
 
@@ -25,11 +25,11 @@ _MARKUP = r"[\W_](?:.*[\W_])?"
 _WORD_BEFORE = r"[\w.,:;!?)\]]$"
 _WORD_AFTER = r"[\"'(\[]*\w"
 _LETTER = r"[^\W\d_]"
-_OF_WORD = "[^\\W_]|[\U000f0000-\U000fffff]"  # or what stands for a word
+_OF_WORD = "[^\\W_]|[\U000f0000-\U000fffff]"  # or a character that stands for a word
 JOINT = r"[^\w\s()\[\]{}*~\\\U000f0000-\U0010ffff]"  # a sign that neither opens nor closes anything
 _STOPS = tuple(".,:;!?")
 _ENDED = r"[^\W_]$|[.,:;!?]$"  # a word, or a word and its stop
-_WORD = r"(\W*)(.*?)(\W*)"  # between its punctuation
+_WORD = r"(\W*)(.*?)(\W*)"  # a word between its punctuation
 _PENALTY = 1000  # nats
 _FIRST_SIGN = 0xE000  # characters for private use stand for signs until a text is complete
 
@@ -61,7 +61,7 @@ class Sign(NamedTuple):
 def is_sign(value: str, before: str, after: str) -> bool:
     """Return whether a value between two texts is a sign beside their words.
 
-    A single sign that joins two words is none: it stands for a word, as / for "or".
+    A single character that joins two words is not one: it stands for a word, as / for "or".
 
     >>> is_sign("**", "It is ", "not"), is_sign("<b>", "", "No"), is_sign("</b>", "No.", " One")
     (True, True, True)
@@ -187,26 +187,27 @@ def with_signs(text: str, signs: Sequence[Sign], gaps: Sequence[int]) -> str:
     >>> insert_signs(with_signs("Komm, falls möglich.", signs, [1, 3]), signs, {})
     'Komm, (falls möglich).'
     """
-    words = []  # each as its outer signs, punctuation, and inner signs: before it, then after it
+    words = []
     for word in text.split():
         start, core, end = re.fullmatch(_WORD, word, re.DOTALL).groups()
-        words.append(["", start, "", core, "", end, ""])
+        inner = {"opening": start, "before": "", "core": core, "after": "", "closing": end}
+        words.append({"before all": "", **inner, "after all": ""})
     alone = [[] for _ in range(len(words) + 1)]
     spaces = [" "] * len(words)
     for number, (sign, gap) in enumerate(zip(signs, gaps, strict=True)):
         character = chr(_FIRST_SIGN + number)
         if gap and sign.is_behind:
-            place = 6 if sign.before in _STOPS else 4
+            place = "after all" if sign.before in _STOPS else "after"
             words[gap - 1][place] += character if sign.before else f" {character}"
             if sign.before and sign.after.isalnum() and gap < len(words):
                 spaces[gap] = ""
         elif gap < len(words) and sign.is_in_front:
-            words[gap][2 if sign.after.isalnum() else 0] += character
+            words[gap]["before" if sign.after.isalnum() else "before all"] += character
         else:
             alone[gap].append(character)
     result = " ".join(alone[0])
     for space, word, after in zip(spaces, words, alone[1:], strict=True):
-        result = " ".join([result + space + "".join(word), *after])
+        result = " ".join([result + space + "".join(word.values()), *after])
     return result.strip()
 
 

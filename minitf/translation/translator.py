@@ -27,23 +27,16 @@ from minitf.text.normalise import normalise
 from minitf.text.protected import FIRST_WORD, PLACEHOLDERS
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_and_probe, load_shortlist, verified_decoding
-from minitf.translation.reading import (
-    Line,
-    Text,
-    Translation,
-    cut_texts,
-    in_small_letters,
-    read_text,
-)
+from minitf.translation.reading import Line, Text, Translation, cut_texts, read_text, truecase
 from minitf.translation.wellformed import Wellformed
-from minitf.translation.writing import as_one_sentence, joined, restored, with_uniform_quotes
+from minitf.translation.writing import as_one_sentence, join_parts, restore, with_uniform_quotes
 
 if TYPE_CHECKING:
     from minitf.page.explained import Explained
 
 _MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
 _GPU_FACTOR = 8  # a GPU decodes this many times the tokens that a core decodes side by side
-_SCORED_AT_ONCE = 32  # places of a sign are looked at side by side
+_SCORED_AT_ONCE = 32  # gaps for a sign that are scored in one batch
 _SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: slices}
 
 
@@ -91,7 +84,7 @@ class Translator:
     learned from single sentences tends to drop some of several (default: a sixth of max_subwords).
     `load` takes it from the notes that the import of a public model has written.
     reads_capitals: whether a line IN CAPITALS is read as it is. Else it is read in lower case,
-    and its translation is written in capitals (see `in_small_letters`), except by `explain` and
+    and its translation is written in capitals (see `truecase`), except by `explain` and
     `attention`, which show what the model does. `load` takes it from the notes: a public model
     reads them, one of minitf's trainer does not.
     placeholders: words that the model copies, for what must not be translated (default: those of
@@ -179,7 +172,7 @@ class Translator:
         Raises UserError for an impossible Search, and for a model that outputs NaN.
         """
         search = dataclasses.replace(search or Search(), **changes)
-        lines = _listed(lines)
+        lines = _as_list(lines)
         distinct = list(dict.fromkeys(lines))
 
         def decode_batch(source, parts, rules):
@@ -223,7 +216,7 @@ class Translator:
             draws = temperature, top_k, top_p, seed, search.max_extra, search.alpha, rows, rules
             return [[best] for best in sample(self.decoding, source, *draws)]
 
-        read = self._read(_listed(lines), keep)
+        read = self._read(_as_list(lines), keep)
         return self._translate_lines(read, decode_batch, search, progress)
 
     def _read(self, lines, keep=()):
@@ -242,7 +235,7 @@ class Translator:
             text, values = read_text(line, self.subwords, keep, language)
         elif self.as_text:
             text = normalise(line)
-        small = text if self.reads_capitals else in_small_letters(text, self.subwords)
+        small = text if self.reads_capitals else truecase(text, self.subwords)
         prefix, rest = self.subwords.split_language(small.strip())
         return Text(rest, tuple(values), prefix, small != text)
 
@@ -279,7 +272,7 @@ class Translator:
             of_parts = list(islice(left, len(line.parts)))
             if len(line.parts) > 1:
                 of_parts = as_one_sentence(line, of_parts, self.subwords)
-            translated.append(joined(of_parts, search.beam, line.around))
+            translated.append(join_parts(of_parts, search.beam, line.around))
         return translated
 
     def _translate_parts(self, parts, decode_batch, search, progress):
@@ -305,7 +298,7 @@ class Translator:
                 is_any = part.values or search.n_best > 1
                 best = self._as_texts(best if is_any else best[:1])
                 ln_p = functools.partial(self._log_probabilities, part.prefix)
-                texts.append(restored(part, best, self.placeholders, search.wellformed, ln_p))
+                texts.append(restore(part, best, self.placeholders, search.wellformed, ln_p))
             return texts
 
         batches, done = _batches(ids, search.beam, search.batch_tokens), 0
@@ -400,7 +393,7 @@ class Translator:
             weights, logits, vectors = recorded_pass(self.model, source, beginning)
             written = self._as_texts([best])
             ln_p = functools.partial(self._log_probabilities, first.prefix)
-            whole = restored(first, written, self.placeholders, False, ln_p)
+            whole = restore(first, written, self.placeholders, False, ln_p)
             shown = first.copied() or whole or written
         beam_steps = steps[0] if steps else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
@@ -415,7 +408,7 @@ class Translator:
             target=self.subwords.pieces(ids),
             weights=weights,
             vectors=vectors,
-            steps=likely_next(logits, c, self.subwords),
+            next_tokens=likely_next(logits, c, self.subwords),
             beam=beam_steps,
             names=dict(zip(seen, self.subwords.pieces(seen), strict=True)),
             parts=len(read.parts),
@@ -427,7 +420,7 @@ class Translator:
         )
 
 
-def _listed(lines):
+def _as_list(lines):
     if isinstance(lines, str):
         raise TypeError("translate() and sample() take a list of lines, not one string")
     return list(lines)
@@ -455,7 +448,7 @@ def _batches(ids, beam, batch_tokens):
 def slices(rows, beam):
     """Cut the rows of a batch into the slices that cores decode, each with one-thread products.
 
-    The products of one step of decoding are too small to be shared by threads. The cut depends on
+    The products of a decoding step are too small to be shared by threads. The cut depends on
     the size of the batch alone, so that the result does not depend on the number of cores.
     """
     n = max((n for least, n in _SLICES.items() if len(rows) * beam >= least), default=1)

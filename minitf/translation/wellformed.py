@@ -10,9 +10,9 @@ from minitf.decode import Allowed
 from minitf.text import Vocabulary, Words
 from minitf.text.vocabulary import SPACE_SYMBOL, SPECIALS
 
-REPEATS = 3  # of a unit, directly one after the other
-LONGEST_UNIT = 8  # tokens
-_ZEROS = 6  # that a number may have where the source spells it out: a million
+REPEATS = 3  # times that an n-gram may stand in a row
+LONGEST_NGRAM = 8  # tokens
+_ZEROS = 6  # of a number that the source spells out: a million
 _LONGEST_CHARACTER = 4  # bytes
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _BETWEEN_DIGITS = {"", ".", ",", "'", "\N{RIGHT SINGLE QUOTATION MARK}"}
@@ -24,7 +24,7 @@ class Wellformed:
     - Where characters are spelled in bytes, the bytes so far can go on to valid UTF-8. A text does
       not end inside a character, also not at its greatest length. U+FFFD, which stands for a
       character that was lost, is not written.
-    - No unit of up to eight tokens follows itself more than three times in a row, or more often
+    - No n-gram of up to eight tokens follows itself more than three times in a row, or more often
       than the source repeats one. A digit may follow itself as often as in the source, whatever
       separates the digits (10,000 and 10000), or six times if the source has no digits (a
       million).
@@ -39,7 +39,7 @@ class Wellformed:
         spelled = [_BYTE.fullmatch(name) if name[:3] == "<0x" else None for name in names]
         self._byte = np.array([int(match[1], 16) if match else -1 for match in spelled])
         self._non_ascii = np.flatnonzero(self._byte >= 0x80)  # the ids of bytes beyond ASCII
-        names = [  # of the ASCII characters without a subword of their own: often a digit
+        names = [  # also of ASCII characters without a subword of their own, often digits
             chr(byte) if 0 <= byte < 0x80 else name
             for byte, name in zip(self._byte.tolist(), names, strict=True)
         ]
@@ -64,12 +64,12 @@ class Wellformed:
         allowed = to_device(self._may_usually_follow)[to_device(in_word)]
         others = {}  # the masks of the few texts after which something else may follow
         for i in np.flatnonzero((self._byte[texts[:, -1]] >= 0x80) | (left < _LONGEST_CHARACTER)):
-            begun = _unfinished(self._byte[texts[i, 1 - _LONGEST_CHARACTER :]])
+            begun = _partial_character(self._byte[texts[i, 1 - _LONGEST_CHARACTER :]])
             others[i] = self._may_follow(begun, min(left[i], _LONGEST_CHARACTER))
             if in_word[i]:
                 others[i] &= ~self._begins_capital
-        for i, size in _repeated(texts):
-            first = texts[i, -size]  # of the unit; a byte that goes on with a character may follow
+        for i, size in _repeats(texts):
+            first = texts[i, -size]  # of the n-gram; a byte inside a character may follow
             if not 0x80 <= self._byte[first] < 0xC0 and self._too_often(
                 texts[i], size, source[rows[i]]
             ):
@@ -87,7 +87,9 @@ class Wellformed:
         left: the number of tokens that may still follow, this one included.
         """
         mask = (self._byte < 0x80) & (not begun)
-        missing = [_missing(begun + bytes([byte])) for byte in self._byte[self._non_ascii].tolist()]
+        missing = [
+            _n_missing(begun + bytes([byte])) for byte in self._byte[self._non_ascii].tolist()
+        ]
         mask[self._non_ascii] = [n is not None and n < left for n in missing]
         return mask
 
@@ -99,28 +101,28 @@ class Wellformed:
         if self._is_digit[text[-size:]].all():
             text, source = (ids[~self._is_between[ids]] for ids in (text, source))
             limit = REPEATS if self._is_digit[source].any() else _ZEROS
-        run = size  # the tokens at the end of the text that repeat the unit, a part of one included
+        run = size  # the tokens at the end of the text that repeat the n-gram, in part at last
         while text[-run - 1] == text[-run - 1 + size]:  # false at the start mark, at the latest
             run += 1
         return run + 1 > size * max(limit, _most_repeats(source))
 
 
-def _unfinished(latest):
+def _partial_character(latest):
     """Return the bytes of a character that is not complete yet, at the end of a text.
 
     latest: the bytes of its last tokens, -1 for a token that is no byte.
     """
     for start in range(len(latest)):
-        if (latest[start:] >= 0x80).all() and _missing(bytes(latest[start:].tolist())):
+        if (latest[start:] >= 0x80).all() and _n_missing(bytes(latest[start:].tolist())):
             return bytes(latest[start:].tolist())
     return b""
 
 
 @functools.cache
-def _missing(begun):
-    """Return how many bytes the character lacks that begins so in UTF-8, None if there is none.
+def _n_missing(begun):
+    """Return how many bytes a character that begins so in UTF-8 lacks, None if there is none.
 
-    >>> _missing("é".encode()), _missing("🙂".encode()[:1]), _missing(b"\\xff")
+    >>> _n_missing("é".encode()), _n_missing("🙂".encode()[:1]), _n_missing(b"\\xff")
     (0, 3, None)
     """
     size = 2 if begun[0] < 0xE0 else 3 if begun[0] < 0xF0 else 4
@@ -129,12 +131,12 @@ def _missing(begun):
     return size - len(begun) if is_one else None
 
 
-def _repeated(texts):
-    """Return pairs of a text and a size: of a unit that stands REPEATS times at the text's end.
+def _repeats(texts):
+    """Return pairs of a text and a size: of an n-gram that ends the text REPEATS times in a row.
 
     Of texts (R, t). A text's last token is compared first: few are repeated at all.
     """
-    longest = min(LONGEST_UNIT, (texts.shape[1] - 1) // REPEATS)  # the start mark does not count
+    longest = min(LONGEST_NGRAM, (texts.shape[1] - 1) // REPEATS)  # the start mark does not count
     latest = texts[:, ::-1]
     rows, before = (latest[:, 1 : longest + 1] == latest[:, :1]).nonzero()
     return [
@@ -145,13 +147,13 @@ def _repeated(texts):
 
 
 def _most_repeats(ids):
-    """Return how often a unit of ids (n,) follows itself in a row, at most; parts count.
+    """Return how many times in a row an n-gram of ids (n,) stands, at most; parts count.
 
     >>> _most_repeats(np.array([7, 5, 6, 5, 6, 5]))
     2.5
     """
     repeats = 1.0
-    for size in range(1, min(LONGEST_UNIT, len(ids) // 2) + 1):
+    for size in range(1, min(LONGEST_NGRAM, len(ids) // 2) + 1):
         run = 0
         for same in (ids[size:] == ids[:-size]).tolist():
             run = run + 1 if same else 0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from minitf.text import Vocabulary
 from minitf.text.sentences import is_abbreviated
-from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, join, numbers_of
+from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, join_texts, numbers_of
 from minitf.translation.signs import JOINT, insert_signs, place_signs
 
 CUT = "a sentence is too long for the model, and was translated in parts"
@@ -15,7 +15,7 @@ LOST_VALUE = "a value was lost, so its sentence was translated in parts around i
 _END = r"[.!?…。！？](?:[\"'”’»)\]」』]|\[\^?\w+\])*\s*$"  # a footnote may follow
 _STOP = r"(?<!\.)[.。]$"  # a full stop, and no ellipsis
 _ADDED = r"(?<![.!?])[.!。！]$"
-_FRAGMENT = 8  # words at most
+_FRAGMENT = 8  # the most words of a fragment
 _WORDS_END = r"\w[\"'”’»)\]]*$"
 _MARK = r"[,;:–—，；：、]$"  # after which reading.py cuts
 _WORD = r"[^\W\d_]+"
@@ -107,7 +107,7 @@ def with_uniform_quotes(text: str) -> str:
     return re.sub(_KINDS, '"', text) if '"' in text else text
 
 
-def restored(
+def restore(
     part: Part,
     translations: Sequence[Translation],
     placeholders: Sequence[str],
@@ -117,7 +117,7 @@ def restored(
     """Return the translations that have each placeholder once, with the part's values in its place.
 
     wellformed: they have the numbers and dashes of the part as well, and no full stop that the
-    source has not. log_probabilities: as for `place_signs`, which gives them the part's signs.
+    source lacks. log_probabilities: as for `place_signs`, which gives them the part's signs.
     Those that are the same then are returned once.
     """
     values = dict(zip(placeholders, part.values, strict=False))
@@ -126,11 +126,11 @@ def restored(
     source, numbers, distinct = part.source.rstrip(), numbers_of("".join(part.texts)), {}
     read, unused = part.input(placeholders), next(iter(placeholders[len(values) :]), "")
     joints = {each for each, value in values.items() if re.fullmatch(JOINT, value)}
-    forms = [
+    patterns = [
         rf"(?<=\w ){re.escape(each)}(?= \w)" if each in joints else re.escape(each)
         for each in values
     ]
-    pattern = rf"(?<!\w)(?:{'|'.join(forms) or '(?!)'})(?!\w)"
+    pattern = rf"(?<!\w)(?:{'|'.join(patterns) or '(?!)'})(?!\w)"
     for each in translations:
         rest, words = re.sub(pattern, "", each.text), re.findall(pattern, each.text)
         if values and (sorted(words) != sorted(values) or any(map(rest.count, placeholders))):
@@ -139,7 +139,7 @@ def restored(
             if not distinct:
                 break  # better read again than the next best, which has them in other places
             continue
-        # A placeholder that the source has not goes.
+        # Drop placeholders that are not in the source.
         text = PLACEHOLDER.sub("", each.text) if placeholders and not values else each.text
         if part.signs:
             text = place_signs(text, part.signs, read, unused, log_probabilities)
@@ -151,7 +151,7 @@ def restored(
     return list(distinct.values())
 
 
-def joined(
+def join_parts(
     translations: Sequence[list[Translation]], n: int, around: Sequence[str] = ()
 ) -> list[Translation]:
     """Return the n best translations of a line, joined from those of its parts.
@@ -165,11 +165,11 @@ def joined(
     for after, of_part in zip(between, translations, strict=True):
         before = "" if best else first
         of_part = [each._replace(text=before + each.text + after) for each in of_part]
-        best = _combined(best, of_part, n, "".join if around else join) if best else of_part
+        best = _join_two(best, of_part, n, "".join if around else join_texts) if best else of_part
     return best
 
 
-def _combined(first, second, n, glue):
+def _join_two(first, second, n, glue):
     """Return the n best translations of two parts together, the best first.
 
     Scores are added. A pair of the i-th best of one part and the j-th best of the other is behind

@@ -148,7 +148,7 @@ def test_real_corpora(name, sizes):
 def test_clean_counts_add_up(rng):
     for _ in range(50):
         sides = rng.integers(0, 40, (2, 60))
-        kept, counts = corpora.clean(*sides, max_length=30, max_ratio=2)
+        kept, counts = corpora.select(*sides, max_length=30, max_ratio=2)
         assert sum(counts.values()) == 60 and counts["kept"] == len(kept)
         assert kept.tolist() == sorted(set(kept))
         for i, (low, high) in enumerate(np.sort(sides.T)):

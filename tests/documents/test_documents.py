@@ -48,7 +48,7 @@ def translated(document):
     for unit in document.units:
         pieces.append(unit.pieces_of(swapped(unit.text)))
         assert pieces[-1] == unit.pieces(swapped(unit.text))
-    return document.written(pieces)
+    return document.with_translations(pieces)
 
 
 def one(text, ending):

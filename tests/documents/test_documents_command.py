@@ -119,7 +119,7 @@ def translate_with(function, text, format):
         return [[Translation(function(line), 0.0, 0.0)] for line in lines]
 
     data = text if isinstance(text, bytes) else text.encode()
-    return read_document(io.BytesIO(data), format, "a").translated(translate, LostText().note)
+    return read_document(io.BytesIO(data), format, "a").translate(translate, LostText().note)
 
 
 @pytest.mark.parametrize("named", ["utf-8-sig", "utf-16", "latin-1", "utf-8 UTF-16", "utf-8 rot13"])

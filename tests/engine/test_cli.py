@@ -12,7 +12,7 @@ import types
 import pytest
 
 from minitf import cli
-from minitf.cli import Progress, exit_code, quoted
+from minitf.cli import Progress, exit_code, quote
 from minitf.errors import UserError
 
 
@@ -30,10 +30,10 @@ def clock(monkeypatch):
 
 def test_a_command_is_quoted_as_its_system_reads_it(monkeypatch):
     words = "--out", r"runs\my run", r"C:\x", ""
-    assert quoted(*words) == r"--out 'runs\my run' 'C:\x' ''"
+    assert quote(*words) == r"--out 'runs\my run' 'C:\x' ''"
     monkeypatch.setattr(cli, "os", types.SimpleNamespace(name="nt"))
-    assert quoted(*words) == r'--out "runs\my run" C:\x ""'
-    assert quoted("O'Brien", "a&b", "$x") == '"O\'Brien" "a&b" "$x"'
+    assert quote(*words) == r'--out "runs\my run" C:\x ""'
+    assert quote("O'Brien", "a&b", "$x") == '"O\'Brien" "a&b" "$x"'
 
 
 LESS = "give less text, or use a smaller model or --beam"

@@ -172,7 +172,7 @@ def test_a_plain_model_is_decoded_with_one_kernel_for_an_attention(launched, cha
         if not changed:
             launched.clear()
             scorer(np.full((2, 1), 1))
-            used = {"attention_step", "bias_relu_dropout", "add_norm"}
+            used = {"attend_newest", "bias_relu_dropout", "add_norm"}
             assert launched == used
     assert isinstance(scorer, decode.TokenScorer if changed else FusedDecoder)
 

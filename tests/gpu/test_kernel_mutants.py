@@ -66,7 +66,7 @@ def embedding():
 
 MUTANTS = {  # who has to notice: (what stands in the source, what stands there in the mutant)
     loss: [
-        ("value, 16 >> step))", "value, 8 >> step))"),
+        ("value, 16 >> halving))", "value, 8 >> halving))"),
         ("            q = 0.0\n", "            q = each\n"),
         ("            counted += 1.0\n", "            counted += 2.0\n"),
         ("log_total - (true_logit", "log_total - (logits[row, target[row]]"),

@@ -19,7 +19,7 @@ from minitf.cpu.sums import add_segments
 from minitf.gpu import fused, kernels
 from minitf.gpu import loss as gpu_loss
 from minitf.gpu.functions import adam_update
-from minitf.gpu.fused import numbers_of
+from minitf.gpu.fused import numbers_of_mask
 from minitf.nn import Parameter
 from minitf.optim import Adam
 from minitf.tensor import Tensor
@@ -52,7 +52,7 @@ def close(got, expected, name="", rtol=2e-6):
 
 def mask_numbers(shape, rate=RATE, first_row=0):
     """The five numbers of a dropout, and the mask that NumPy draws for it, with its factor."""
-    numbers = numbers_of(SEED, STEP, PLACE, first_row, shape, rate)
+    numbers = numbers_of_mask(SEED, STEP, PLACE, first_row, shape, rate)
     with using("numpy"):
         mask = F.dropout_mask(SEED, STEP, PLACE, first_row, shape, rate)
     return numbers, mask * float(numbers.factor)
@@ -249,7 +249,7 @@ def test_a_step_of_attention_to_the_own_text(kernels_on, tokens, size):
     filled[:, :, tokens - WIDTH : tokens] = np.concatenate(newest[1:], axis=1)
     keys, values = np.split(filled[:, :, :tokens], 2, axis=1)
     cache = to_device(cache.copy())
-    y = fused.attention_step(to_device(projected), cache, to_device(mask), first=tokens - WIDTH)
+    y = fused.attend_newest(to_device(projected), cache, to_device(mask), first=tokens - WIDTH)
     queries = newest[0].transpose(0, 2, 1, 3).astype(np.float64)
     expected = attended(queries, keys, values, mask)
     close(y, expected.reshape(B * WIDTH, H * size))
@@ -263,7 +263,7 @@ def test_a_step_of_attention_to_the_source(kernels_on):
     mask[0, 0, 4:], mask[1] = False, False
     cache = to_device(source)
     shown = np.broadcast_to(mask, (B, WIDTH, S))
-    y = fused.attention_step(to_device(projected), cache, to_device(shown))
+    y = fused.attend_newest(to_device(projected), cache, to_device(shown))
     queries = projected.reshape(B, WIDTH, H, 4).astype(np.float64)
     expected = attended(
         queries, *source.astype(np.float64).reshape(B, 2, H, S, 4).swapaxes(0, 1), shown

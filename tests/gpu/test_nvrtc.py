@@ -188,7 +188,7 @@ def test_a_kernel_compiles(name, architecture, monkeypatch):
         assert " 0 bytes spill stores" in said, said
         registers = int(re.findall(r"Used (\d+) registers", said)[-1])
         blocks = 65536 // 256 // (-(-registers // 8) * 8)
-        # attention_step has 71 before Hopper: there three blocks fit, whose loads overlap.
-        assert blocks >= (3 if name == "attention_step" else 4), (
+        # attend_newest has 71 before Hopper: there three blocks fit, whose loads overlap.
+        assert blocks >= (3 if name == "attend_newest" else 4), (
             f"{registers} registers: {blocks} blocks of 256 threads fit a multiprocessor"
         )

@@ -17,12 +17,12 @@ from paths import EXAMPLES, PACKAGE, ROOT, SUPPORT
 
 from minitf.config import Config
 from minitf.decode import Decoding, beam_search, greedy
-from minitf.files.models import stored_as, with_scales
+from minitf.files.models import to_stored, with_scales
 from minitf.page.writer import _head_and_weights, page
 from minitf.text.normalise import normalise, with_and
 from minitf.text.vocabulary import valid_unicode
 from minitf.transformer import Transformer
-from minitf.translation.reading import in_small_letters
+from minitf.translation.reading import truecase
 from minitf.translation.translator import Translator
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
@@ -112,7 +112,7 @@ def test_all_that_explains_a_translation_is_that_of_python(tmp_path, width):
         for name in ("parents", "tokens", "finished", "kept"):
             assert here[name] == getattr(there, name), name
         assert here["log_probabilities"] == pytest.approx(there.log_probabilities, abs=1e-3)
-    for here, there in zip(found["steps"], explained.steps, strict=True):
+    for here, there in zip(found["steps"], explained.next_tokens, strict=True):
         assert [token for token, _ in here] == [token for token, _ in there]
         assert [p for _, p in here] == pytest.approx([p for _, p in there], abs=1e-4)
     for kind, weights in explained.weights.items():
@@ -150,7 +150,7 @@ def test_a_line_in_capitals_is_written_small_as_in_python(translator, tmp_path):
     lines += ["AN SSD IS HERE", "THE SS IS NOT", "I", "Tom", "\u00dcBER DEM HAUS"]
     lines = [normalise(line) for line in lines]
     found = run_engine(tmp_path, translator, lines, small=True)
-    assert found == [in_small_letters(line, translator.subwords) for line in lines] != lines
+    assert found == [truecase(line, translator.subwords) for line in lines] != lines
 
 
 def test_a_sign_for_and_is_read_as_in_python(translator, tmp_path):
@@ -199,7 +199,7 @@ def test_the_searches_of_small_models_are_those_of_python():
             state["embedding.weight"][4:] = 0  # tokens with equal logits
         kind, stored = "int8" if seed == 1 else "float16", {}
         for name, array in state.items():
-            stored |= stored_as(kind, name, array.astype(np.float16))
+            stored |= to_stored(kind, name, array.astype(np.float16))
         arrays = with_scales(stored)
         model.load_state(arrays).astype("float64").eval()
         cases = []

@@ -83,7 +83,7 @@ def test_each_moment_in_its_order(explained, path):
         if name in ("decoder", "source", "next", "drop"):
             assert still["written"] == t + (name == "drop")
         if name == "next":
-            likely = [token.removeprefix("\u2581") for token, _ in explained.steps[t]]
+            likely = [token.removeprefix("\u2581") for token, _ in explained.next_tokens[t]]
             assert still["next"] == [*likely[:4], "all other words"]
         if name == "drop" and t < 6:
             words = "".join(explained.target[: t + 1]).replace("\u2581", " ").strip()
@@ -235,7 +235,7 @@ def test_a_sentence_that_the_beam_saves(toy, path):
     turn = next(
         t
         for t, (step, token) in enumerate(
-            zip(toy.explain(line).steps, toy.explain(line).target, strict=True)
+            zip(toy.explain(line).next_tokens, toy.explain(line).target, strict=True)
         )
         if step[0][0] != token
     )

@@ -145,7 +145,7 @@ def test_the_likely_tokens_of_each_step(explained, path):
     """
     found = asked(path, script)
     attention = explained.weights["source"][-1].mean(axis=0)
-    for (likely, looks), step, weights in zip(found, explained.steps, attention, strict=True):
+    for (likely, looks), step, weights in zip(found, explained.next_tokens, attention, strict=True):
         p = [p for _, p in step]
         for text, expected in zip(likely, [*p, 1 - sum(p)], strict=True):
             number = float(text.removeprefix("<").removesuffix("%"))

@@ -19,7 +19,7 @@ from minitf.parsing import command, picture
 from minitf.parsing.parser import MAX_EXTRA, Parser
 from minitf.parsing.picture import draw
 from minitf.text import Subwords
-from minitf.text.trees import Leaf, parse, words
+from minitf.text.trees import Leaf, parse_trees, words_of
 from minitf.transformer import Transformer
 from minitf.translation.loading import probe
 
@@ -52,10 +52,10 @@ def test_one_line_for_each_line(folder, capsys):
     )
     lines = out.split("\n")
     assert (code, len(lines), lines[1], lines[-1]) == (0, 6, "", "")
-    assert words(next(parse(lines[0]))) == ["The", "cat", "sat", "."]
-    assert words(next(parse(lines[2]))) == ["Go", "(", "now", ")", "!"]
+    assert words_of(next(parse_trees(lines[0]))) == ["The", "cat", "sat", "."]
+    assert words_of(next(parse_trees(lines[2]))) == ["Go", "(", "now", ")", "!"]
     assert "(XX -LRB-)" in lines[2]
-    assert [words(next(parse(line))) for line in lines[3:5]] == [["-h"], ["--x"]]
+    assert [words_of(next(parse_trees(line))) for line in lines[3:5]] == [["-h"], ["--x"]]
 
 
 def test_files_and_the_standard_streams(folder, capsys, tmp_path, monkeypatch):
@@ -71,7 +71,7 @@ def test_files_and_the_standard_streams(folder, capsys, tmp_path, monkeypatch):
 def test_pretty_trees_are_the_same_trees(folder, capsys):
     _, plain, _ = run(capsys, "--model", folder, "The cat sat.", "It slept.")
     _, in_lines, _ = run(capsys, "--model", folder, "--pretty", "The cat sat.", "It slept.")
-    assert list(parse(in_lines)) == list(parse(plain))
+    assert list(parse_trees(in_lines)) == list(parse_trees(plain))
     assert in_lines.count("\n") > plain.count("\n")
 
 
@@ -80,7 +80,7 @@ def test_any_bytes_from_a_pipe(folder):
     line = [sys.executable, EXAMPLES / "parse.py", "--model", folder, "--beam", "1"]
     found = subprocess.run(line, input=text, capture_output=True, check=True)
     lines = found.stdout.decode().split("\n")
-    assert [len(list(parse(line))) for line in lines] == [1, 1, 0, 1, 0]
+    assert [len(list(parse_trees(line))) for line in lines] == [1, 1, 0, 1, 0]
     assert "\x1b" not in found.stdout.decode()
     assert found.stderr == b"parse.py: check line 2: bytes that are not UTF-8 are lost\n"
 
@@ -225,7 +225,7 @@ def test_a_picture_of_the_first_tree(folder, capsys, tmp_path):
     path = tmp_path / "tree.svg"
     code, out, _ = run(capsys, "--model", folder, "--draw", path, "", r"The a$\frac$ _x_.")
     assert code == 0 and out.count("\n") == 2
-    labels = {item[1:] for item in next(parse(out)) if isinstance(item, str)}
+    labels = {item[1:] for item in next(parse_trees(out)) if isinstance(item, str)}
     text = path.read_text(encoding="utf-8")
     assert all(word in text for word in {"The", r"a$\frac$", "_x_", "."} | labels)
 
@@ -250,7 +250,7 @@ def crosses(level, upright):
 def test_no_line_crosses_another_or_a_label(tmp_path):
     """Slanted lines would: from S to A, over the first B, which has seven levels."""
     deep = "(B (B (B (B (B (B (B (NN b) (NN b)) (NN b)) (NN b)) (NN b)) (NN b)) (NN b)) (NN b))"
-    (tree,) = parse(f"(S (A (NN a)) {deep} (C (NN c) {deep}) (A (NN a)))")
+    (tree,) = parse_trees(f"(S (A (NN a)) {deep} (C (NN c) {deep}) (A (NN a)))")
     with mock.patch.object(picture, "save_figure") as saved:
         draw(tree, tmp_path / "tree.png")
     (axes,) = saved.call_args[0][0].axes
@@ -268,7 +268,7 @@ def test_no_line_crosses_another_or_a_label(tmp_path):
 
 def test_a_wide_word_gets_room_and_a_constituent_is_above_its_highest_part(tmp_path, monkeypatch):
     monkeypatch.setattr(plot, "_fonts", lambda: ["DejaVu Sans", "DejaVu Serif"])
-    (tree,) = parse("(NP (NN \u732b\u732b\u732b) (VP (VB see) (NP (NN \U0001f408))))")
+    (tree,) = parse_trees("(NP (NN \u732b\u732b\u732b) (VP (VB see) (NP (NN \U0001f408))))")
     with mock.patch.object(picture, "save_figure") as saved:
         assert draw(tree, tmp_path / "tree.png") == "\u732b\U0001f408"
     (axes,) = saved.call_args[0][0].axes

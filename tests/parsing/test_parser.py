@@ -14,7 +14,7 @@ from minitf.parsing.brackets import Brackets
 from minitf.parsing.parser import Parser
 from minitf.parsing.scores import Scores, score
 from minitf.text import BOS, EOS, Subwords
-from minitf.text.trees import WORD, cleaned, penn, read_trees, words
+from minitf.text.trees import WORD, clean, read_trees, to_line, words_of
 from minitf.transformer import Transformer
 from minitf.translation import Search
 
@@ -250,16 +250,14 @@ def test_the_bundled_parser_writes_the_words_into_its_trees():
     parser = Parser.load(BUNDLED)
     (tree,) = parser.parse([["Mice", "lack", "the", "gene", "."]])
     assert parser.with_words
-    assert penn(tree) == "(S (NP (XX Mice)) (VP (XX lack) (NP (XX the) (XX gene))) (XX .))"
+    assert to_line(tree) == "(S (NP (XX Mice)) (VP (XX lack) (NP (XX the) (XX gene))) (XX .))"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CRAFT.is_dir(), reason="MINITF_DATA has no craft")
 def test_the_score_of_the_bundled_parser_on_real_sentences():
     """On a hundred, with a small beam; the card has the score of all, with the paper's beam."""
-    gold = [
-        tree for path in sorted(CRAFT.glob("*.tree")) for tree in map(cleaned, read_trees(path))
-    ]
-    gold = random.Random(0).sample([tree for tree in gold if 0 < len(words(tree)) <= 40], 100)
-    found = Parser.load(BUNDLED).parse(map(words, gold), beam=8)
+    gold = [tree for path in sorted(CRAFT.glob("*.tree")) for tree in map(clean, read_trees(path))]
+    gold = random.Random(0).sample([tree for tree in gold if 0 < len(words_of(tree)) <= 40], 100)
+    found = Parser.load(BUNDLED).parse(map(words_of, gold), beam=8)
     assert sum(score(gold, found), Scores()).f1 > 70

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from minitf.parsing.scores import Scores, interval, score
-from minitf.text.trees import Leaf, parse, penn
+from minitf.text.trees import Leaf, parse_trees, to_line
 
 
 def tree_of(text):
-    (found,) = parse(text)
+    (found,) = parse_trees(text)
     return found
 
 
@@ -114,7 +114,7 @@ def test_as_pyevalb_counts_them():
         n_words = draw.randint(2, 12)
         gold, found = draw_tree(draw, n_words), draw_tree(draw, n_words)
         (ours,) = score([gold], [found])
-        trees = (parser.create_from_bracket_string(penn(tree)) for tree in (gold, found))
+        trees = (parser.create_from_bracket_string(to_line(tree)) for tree in (gold, found))
         theirs = scorer.score_trees(*trees)
         assert (ours.gold, ours.found) == (theirs.gold_brackets, theirs.test_brackets)
         assert ours.both == theirs.matched_brackets

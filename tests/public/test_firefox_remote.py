@@ -17,7 +17,7 @@ from minitf.commands import translate
 from minitf.files.models import read_notes
 from minitf.public import firefox as listed
 from minitf.public import model_folder
-from minitf.public.binary import decompressed
+from minitf.public.binary import read_decompressed
 from minitf.public.commandline import main
 
 KINDS = {"lex": "lexicalShortlist", "srcvocab": "srcVocab", "trgvocab": "trgVocab"}
@@ -39,7 +39,7 @@ def published(tmp_path_factory):
         firefox(folder, pair == "en-ja", True, {"remark": "x" * length})
         files = {}
         for path in folder.iterdir():
-            content, place = decompressed(path), path.name.removesuffix(".gz")
+            content, place = read_decompressed(path), path.name.removesuffix(".gz")
             kind, place = path.name.partition(".")[0], f"models/{name}/exported/{place}.gz"
             files[KINDS.get(kind, kind)] = {"path": place}
             published[f"/{quote(place)}"] = gzip.compress(content)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from minitf.training import commandline, update
-from minitf.training.distributed import launched
+from minitf.training.distributed import rank_and_size
 from minitf.training.evaluation import Validator
 from minitf.training.log import RunLog
 from minitf.training.trainer import Trainer
@@ -64,7 +64,7 @@ def watch_updates(accidents, out):
         finally:
             self.updater.backward = backward
         for step, rank, what in accidents:
-            if (self.step, launched()[0]) == (step, rank):
+            if (self.step, rank_and_size()[0]) == (step, rank):
                 act(self, what)
         return result
 
@@ -82,7 +82,7 @@ def slow_down_validation(seconds):
     def noted(self):
         started = time.process_time()
         validate(self)
-        Path(f"computed-{launched()[0]}.txt").write_text(str(time.process_time() - started))
+        Path(f"computed-{rank_and_size()[0]}.txt").write_text(str(time.process_time() - started))
 
     Validator.measure, Trainer.validate = slow, noted
 
@@ -101,21 +101,21 @@ def slow_down_the_end(seconds):
 
 
 def refuse_to_write(*arguments):
-    raise AssertionError(f"rank {launched()[0]} writes {arguments}")
+    raise AssertionError(f"rank {rank_and_size()[0]} writes {arguments}")
 
 
 def main(wish, arguments):
     update._MIN_ACTIVATIONS = 1  # else batches this small would not be cut over threads
     RunLog.draw = lambda self, seconds=0: None
     os.fsync = lambda handle: None
-    if launched()[0]:
+    if rank_and_size()[0]:
         os.replace = os.mkdir = refuse_to_write
 
     def in_float64(*given, **named):
         return Transformer(*given, **named).astype(np.float64)
 
     model = in_float64 if wish.get("float64") else Transformer
-    with open(f"rows-{launched()[0]}.txt", "w") as out:
+    with open(f"rows-{rank_and_size()[0]}.txt", "w") as out:
         watch_updates(wish.get("accidents", ()), out)
         if "slow_validation" in wish:
             slow_down_validation(wish["slow_validation"])

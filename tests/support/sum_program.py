@@ -4,11 +4,11 @@ import numpy as np
 
 from minitf.errors import UserError
 from minitf.training import distributed
-from minitf.training.distributed import Ranks, launched
+from minitf.training.distributed import Ranks, rank_and_size
 
 
 def main():
-    one = Ranks(*launched())
+    one = Ranks(*rank_and_size())
     one.join()
     distributed._BLOCK = 1000
     for dtype in ("float32", "float64"):

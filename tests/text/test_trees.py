@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from minitf.errors import UserError
 from minitf.text import trees
-from minitf.text.trees import Leaf, cleaned, from_linear, linear, parse, penn, pretty, read_trees
+from minitf.text.trees import Leaf, clean, delinearise, linearise, to_line, to_lines
 
 CAT = "(S (NP (DT The) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .))"
 
 
 def tree_of(text):
-    (found,) = parse(text)
+    (found,) = trees.parse_trees(text)
     return found
 
 
@@ -36,19 +36,19 @@ def drawn_trees(draw, depth=3):
 
 @given(drawn_trees())
 def test_every_tree_is_read_as_it_is_written(tree):
-    assert tree_of(penn(tree)) == tree
-    assert tree_of(pretty(tree)) == tree
-    assert cleaned(tree) == tree
-    assert linear(from_linear(linear(tree), trees.words(tree))) == linear(tree)
+    assert tree_of(to_line(tree)) == tree
+    assert tree_of(to_lines(tree)) == tree
+    assert clean(tree) == tree
+    assert linearise(delinearise(linearise(tree), trees.words_of(tree))) == linearise(tree)
 
 
 def test_words_with_several_in_a_bracket_and_signs_for_brackets():
     tree = tree_of("(NML (NN Xpd TTD) (-LRB- -LRB-) (NN a[b) (-RRB- -RRB-))")
-    assert trees.words(tree) == ["Xpd", "TTD", "(", "a[b", ")"]
-    again = from_linear(linear(tree), trees.words(tree))
-    assert penn(again) == "(NML (XX Xpd) (XX TTD) (XX -LRB-) (XX a[b) (XX -RRB-))"
-    assert trees.words(tree_of(penn(again))) == trees.words(tree)
-    assert trees.words(tree_of("(NP (NN f-LRB-x-RRB-))")) == ["f(x)"]
+    assert trees.words_of(tree) == ["Xpd", "TTD", "(", "a[b", ")"]
+    again = delinearise(linearise(tree), trees.words_of(tree))
+    assert to_line(again) == "(NML (XX Xpd) (XX TTD) (XX -LRB-) (XX a[b) (XX -RRB-))"
+    assert trees.words_of(tree_of(to_line(again))) == trees.words_of(tree)
+    assert trees.words_of(tree_of("(NP (NN f-LRB-x-RRB-))")) == ["f(x)"]
 
 
 def test_nltk_reads_the_same_trees():
@@ -62,20 +62,20 @@ def test_nltk_reads_the_same_trees():
 
     @given(drawn_trees())
     def check(tree):
-        assert flat(nltk_tree.fromstring(penn(tree))) == tree
-        assert flat(nltk_tree.fromstring(pretty(tree))) == tree
+        assert flat(nltk_tree.fromstring(to_line(tree))) == tree
+        assert flat(nltk_tree.fromstring(to_lines(tree))) == tree
 
     check()
 
 
 def test_pretty_gives_each_constituent_a_line():
-    assert pretty(tree_of("(S (NP (DT The) (NN cat)) (VP (VBD sat) (ADVP (RB down))) (. .))")) == (
-        "(S\n  (NP (DT The) (NN cat))\n  (VP\n    (VBD sat)\n    (ADVP (RB down)))\n  (. .))"
-    )
+    tree = tree_of("(S (NP (DT The) (NN cat)) (VP (VBD sat) (ADVP (RB down))) (. .))")
+    lines = "(S\n  (NP (DT The) (NN cat))\n  (VP\n    (VBD sat)\n    (ADVP (RB down)))\n  (. .))"
+    assert to_lines(tree) == lines
 
 
 @pytest.mark.parametrize(
-    ("written", "clean"),
+    ("written", "expected"),
     [
         ("( (S (NP-SBJ-1 (PRP We)) (VP (VBP go))))", "(S (NP (PRP We)) (VP (VBP go)))"),
         ("(S (NP=2 (NN a)) (ADVP|PRT (RB b)))", "(S (NP (NN a)) (ADVP (RB b)))"),
@@ -90,8 +90,8 @@ def test_pretty_gives_each_constituent_a_line():
         ("(S (-LRB- -LRB-) (NN a))", "(S (-LRB- -LRB-) (NN a))"),
     ],
 )
-def test_cleaning(written, clean):
-    assert penn(cleaned(tree_of(written))) == clean
+def test_cleaning(written, expected):
+    assert to_line(clean(tree_of(written))) == expected
 
 
 @pytest.mark.parametrize(
@@ -109,34 +109,34 @@ def test_other_text_gets_one_line_with_its_number(tmp_path, text, said):
     path = tmp_path / "bad.tree"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=said) as caught:
-        list(read_trees(path))
+        list(trees.read_trees(path))
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
 
 
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(UserError, match="No such file"):
-        list(read_trees(tmp_path / "nothing.tree"))
+        list(trees.read_trees(tmp_path / "nothing.tree"))
     (tmp_path / "marked.tree").write_text("(NP (NN a))", encoding="utf-8-sig")
-    assert list(read_trees(tmp_path / "marked.tree")) == [tree_of("(NP (NN a))")]
+    assert list(trees.read_trees(tmp_path / "marked.tree")) == [tree_of("(NP (NN a))")]
     (tmp_path / "latin.tree").write_bytes("(NN é)".encode("latin-1"))
     with pytest.raises(UserError, match="not UTF-8"):
-        list(read_trees(tmp_path / "latin.tree"))
+        list(trees.read_trees(tmp_path / "latin.tree"))
 
 
 def test_a_tree_may_be_deeper_than_any_recursion():
     depth = 20_000
     tree = tree_of("(NP " * depth + "(NN a)" + ")" * depth)
     assert len(tree) == 2 * depth + 1
-    assert cleaned(tree) == tree
-    assert tree_of(penn(tree)) == tree
-    assert len(from_linear(linear(tree), ["a"])) == 2 * depth + 1
-    assert pretty(tree).count("\n") == depth - 1
+    assert clean(tree) == tree
+    assert tree_of(to_line(tree)) == tree
+    assert len(delinearise(linearise(tree), ["a"])) == 2 * depth + 1
+    assert to_lines(tree).count("\n") == depth - 1
 
 
 def test_only_the_outermost_bracket_may_be_without_a_label():
-    assert cleaned(tree_of("( ( (NN a) (NN b)) (NN c))")) == tree_of("(ROOT (NN a) (NN b) (NN c))")
-    assert cleaned(tree_of("(S ( (NP (NN a)) ( (-NONE- *))) (NN b))")) == tree_of(
+    assert clean(tree_of("( ( (NN a) (NN b)) (NN c))")) == tree_of("(ROOT (NN a) (NN b) (NN c))")
+    assert clean(tree_of("(S ( (NP (NN a)) ( (-NONE- *))) (NN b))")) == tree_of(
         "(S (NP (NN a)) (NN b))"
     )
 
@@ -156,4 +156,4 @@ def test_only_the_outermost_bracket_may_be_without_a_label():
 )
 def test_a_line_that_is_no_tree_is_refused(tokens, said):
     with pytest.raises(ValueError, match=said):
-        from_linear(tokens.split(" "), ["a", "b"])
+        delinearise(tokens.split(" "), ["a", "b"])

@@ -13,7 +13,7 @@ from minitf.cpu import machine
 from minitf.errors import UserError
 from minitf.gpu import launch
 from minitf.training import commandline, distributed
-from minitf.training.distributed import Ranks, launched
+from minitf.training.distributed import Ranks, rank_and_size
 from minitf.training.settings import parse
 
 
@@ -82,7 +82,7 @@ def test_all_ranks_begin_with_the_weights_of_rank_0(build):
 
 
 def test_alone_nothing_is_sent():
-    one = Ranks(*launched())
+    one = Ranks(*rank_and_size())
     one.join()
     one.connect()
     array = np.arange(5.0)
@@ -103,11 +103,11 @@ def test_alone_nothing_is_sent():
 
 @pytest.mark.parametrize("names", distributed._LAUNCHERS, ids="-".join)
 def test_rank_and_size_come_from_the_environment(monkeypatch, names):
-    assert launched() == (0, 1)
+    assert rank_and_size() == (0, 1)
     monkeypatch.setenv(names[0], "3")
-    assert launched() == (0, 1), "as in the script of a Slurm job, which no srun has started"
+    assert rank_and_size() == (0, 1), "as in the script of a Slurm job, which no srun has started"
     monkeypatch.setenv(names[1], "8")
-    assert launched() == (3, 8)
+    assert rank_and_size() == (3, 8)
 
 
 def test_ranks_on_the_same_cores_share_them(monkeypatch):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from models import small_model
 
-from minitf.commands.output import rendered
+from minitf.commands.output import render
 from minitf.data.corpora import Pairs
 from minitf.errors import UserError
 from minitf.text import BOS, EOS, Words
@@ -215,7 +215,7 @@ def test_japanese_is_cut_by_mecab_where_it_is_installed(monkeypatch):
 def test_only_plain_translations_are_scored(tmp_path, options):
     """The lines are those that translate.py writes."""
     each = Translation("Das ist gut.", -5.0, -1.0)
-    lines = rendered(["That is good."], 1, [[each, each]], SimpleNamespace(**options))
+    lines = render(["That is good."], 1, [[each, each]], SimpleNamespace(**options))
     (tmp_path / "out").write_text(lines, encoding="utf-8")
     with pytest.raises(UserError, match="out has lines of --format json or --nbest: translate wit"):
         score_files(tmp_path / "out", write(tmp_path / "test.de", ["Das ist gut."]))

@@ -13,7 +13,7 @@ from minitf.config import Config
 from minitf.errors import UserError
 from minitf.optim import warmup_rate
 from minitf.training.planning import check_model, cooldown_start, fill_in, learning_rate
-from minitf.training.settings import RECIPES, Settings, flag, model_changes, parse, resumed
+from minitf.training.settings import RECIPES, Settings, flag, merge, model_changes, parse
 
 OTHERS = {
     "corpus": "multi30k",
@@ -191,12 +191,12 @@ def test_a_value_of_a_python_program_is_one_that_a_checkpoint_stores(name, value
 def test_resuming_takes_what_was_and_what_is_given():
     before = Settings(**OTHERS, start_from="there")
     given = "--resume --out elsewhere --steps 99 --batch-tokens 50 --learning-rate 0.5 --seed 11"
-    merged, changes = resumed(*parse([*given.split(), "--set", "norm=pre"]), before)
+    merged, changes = merge(*parse([*given.split(), "--set", "norm=pre"]), before)
     new = {"resume": True, "out": "elsewhere", "steps": 99, "batch_tokens": 50}
     assert merged == dataclasses.replace(before, **new)
     assert changes == {"--batch-tokens": (99, 50), "--steps": (8, 99)}
     again = [word for word in words(OTHERS) if word not in ("--preset", "small")]
-    assert resumed(*parse([*again, "--start-from", "there", "--resume"]), before)[1] == {}
+    assert merge(*parse([*again, "--start-from", "there", "--resume"]), before)[1] == {}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_resuming_takes_what_was_and_what_is_given():
 )
 def test_resuming_cannot_change_what_the_weights_depend_on(given):
     with pytest.raises(UserError, match=f"--resume cannot change {given.split()[0]} .*--start-fro"):
-        resumed(*parse(["--resume", *given.split()]), Settings())
+        merge(*parse(["--resume", *given.split()]), Settings())
 
 
 def test_the_manual_says_what_resuming_cannot_change():
@@ -219,11 +219,11 @@ def test_the_manual_says_what_resuming_cannot_change():
 
 def test_resuming_with_other_texts():
     before = Settings(train=["a", "b"], valid=["c", "d"], add=["e", "f"], steps=7)
-    merged, _ = resumed(*parse(shlex.split("--resume --corpus multi30k")), before)
+    merged, _ = merge(*parse(shlex.split("--resume --corpus multi30k")), before)
     assert (merged.corpus, merged.train, merged.valid) == ("multi30k", None, None)
     assert merged.add == ["e", "f"]
     with pytest.raises(UserError, match="--valid is only used with --train: leave it out"):
-        resumed(*parse(shlex.split("--resume --valid a b")), Settings())
+        merge(*parse(shlex.split("--resume --valid a b")), Settings())
 
 
 def test_a_model_must_fit_its_text():

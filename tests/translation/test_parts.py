@@ -10,9 +10,9 @@ from minitf.text.protected import PLACEHOLDERS
 from minitf.translation import Translation, Translator
 from minitf.translation.placeholders import copied_placeholders
 from minitf.translation.reading import Line, Part, Text, read_text
-from minitf.translation.writing import LOST_VALUE, joined, restored
+from minitf.translation.writing import LOST_VALUE, join_parts, restore
 
-PART = Part((0, 0), ("Call ", "030 1234567", " at ", "17:45", "!"))
+PART = Part((0, 0), ("Call ", " at ", "!"), ("030 1234567", "17:45"))
 
 
 def said(*texts):
@@ -30,32 +30,32 @@ def said(*texts):
     ],
 )
 def test_a_translation_needs_each_placeholder_once(written, expected):
-    assert [t.text for t in restored(PART, said(*written), PLACEHOLDERS)] == expected
+    assert [t.text for t in restore(PART, said(*written), PLACEHOLDERS)] == expected
 
 
 def test_a_placeholder_inside_a_word_is_not_there():
     written = said("X1 or X2, X12.", "X1, X1 or X2.", "X1 or X2.")
-    part = Part((0, 0), ("", "1,1", " or ", "2,2", "."))
-    assert [t.text for t in restored(part, written, ("X1", "X2"))] == ["1,1 or 2,2."]
+    part = Part((0, 0), ("", " or ", "."), ("1,1", "2,2"))
+    assert [t.text for t in restore(part, written, ("X1", "X2"))] == ["1,1 or 2,2."]
 
 
 def test_capitals_do_not_change_a_value():
-    part = Part((0, 0), ("write to ", "anna@x.org", ""), in_capitals=True)
-    assert restored(part, said("schreib ①"), PLACEHOLDERS)[0].text == "SCHREIB anna@x.org"
+    part = Part((0, 0), ("write to ", ""), ("anna@x.org",), in_capitals=True)
+    assert restore(part, said("schreib ①"), PLACEHOLDERS)[0].text == "SCHREIB anna@x.org"
 
 
 def test_a_value_beside_a_sign_may_have_a_character_for_private_use():
-    part = Part((0, 0), ("see ", "*", " it ", "\ue000x9\ue000", ""))
-    assert restored(part, said("sieh ①"), PLACEHOLDERS)[0].text == "sieh * \ue000x9\ue000"
+    part = Part((0, 0), ("see ", " it ", ""), ("*", "\ue000x9\ue000"))
+    assert restore(part, said("sieh ①"), PLACEHOLDERS)[0].text == "sieh * \ue000x9\ue000"
 
 
 def test_what_the_model_writes_by_itself_keeps_its_full_stop():
     part = Part((0, 0), ("Save",))
-    assert restored(part, said("Sparen."), PLACEHOLDERS, False)[0].text == "Sparen."
+    assert restore(part, said("Sparen."), PLACEHOLDERS, False)[0].text == "Sparen."
 
 
 def test_only_values_are_copied():
-    assert [each.text for each in Part((0, 0), ("", "1,2", "?")).copied()] == ["1,2?"]
+    assert [each.text for each in Part((0, 0), ("", "?"), ("1,2",)).copied()] == ["1,2?"]
     assert Part((0, 0), ("12 ?",)).copied() == []
 
 
@@ -71,34 +71,34 @@ def test_only_values_are_copied():
     ],
 )
 def test_a_translation_has_the_numbers_and_the_dashes_of_its_source(source, written, expected):
-    found = restored(Part((0, 0), (source,)), said(*written), PLACEHOLDERS)
+    found = restore(Part((0, 0), (source,)), said(*written), PLACEHOLDERS)
     assert [each.text for each in found] == [expected] * (expected is not None)
 
 
 def test_a_number_that_was_lost_becomes_a_value():
-    (part,) = Part((0, 0), ("At 5pm or ", "1,5", " - no. 12")).fallback().parts
+    (part,) = Part((0, 0), ("At 5pm or ", " - no. 12"), ("1,5",)).fallback().parts
     assert part.values == ("5pm", "1,5", "12")
     assert [sign.text for sign in part.signs] == ["-"] and part.texts[-1] == ""
 
 
 def test_a_sign_that_joins_two_words_is_read_as_a_word():
-    part = Part((0, 0), ("her", "/", "his and ", "1,5", ""))
+    part = Part((0, 0), ("her", "his and ", ""), ("/", "1,5"))
     assert part.input(PLACEHOLDERS) == "her ① his and ②"
     for written, expected in (("② ihr ① sein", "1,5 ihr/sein"), ("② ihr sein ①", None)):
-        found = restored(part, said(written), PLACEHOLDERS)
+        found = restore(part, said(written), PLACEHOLDERS)
         assert [each.text for each in found] == [expected] * (expected is not None)
     assert part.fallback().around == ("", "/", " 1,5")
 
 
 def test_more_values_than_placeholders_are_translated_around():
-    part = Part((0, 0), ("a ", "1,1", " b ", "2,2", " c"))
-    assert restored(part, said("a ① b c"), PLACEHOLDERS[:1]) == []
+    part = Part((0, 0), ("a ", " b ", " c"), ("1,1", "2,2"))
+    assert restore(part, said("a ① b c"), PLACEHOLDERS[:1]) == []
 
 
 def test_around_its_values_a_part_is_whole_again():
     line = PART.fallback()
     assert line.around == ("", " 030 1234567 ", " 17:45!")
-    assert [part.pieces for part in line.parts] == [("Call",), ("at",)]
+    assert [part.all_texts for part in line.parts] == [("Call",), ("at",)]
     assert [part.place for part in line.parts] == [(0, 0, 0), (0, 0, 1)]
 
 
@@ -106,7 +106,7 @@ def test_each_part_gets_its_own_values():
     cut = [("Call ① now.", [8]), ("Or ② or ③.", [9]), ("So it is.", [6, 5])]
     line = Line.from_text(4, Text("", ("a", "b", "c"), prefix=[7]), cut)
     first, second, plain = line.parts
-    assert first == Part((4, 0), ("Call ", "a", " now."), [7])
+    assert first == Part((4, 0), ("Call ", " now."), ("a",), [7])
     assert second.values == ("b", "c") and second.input(PLACEHOLDERS) == "Or ① or ②."
     assert plain == Part((4, 2), ("So it is.",), prefix=[7])
     assert (first.ids, second.ids, plain.ids) == (None, None, [6, 5])  # one is not read yet
@@ -115,12 +115,12 @@ def test_each_part_gets_its_own_values():
 def test_what_is_given_up_in_any_part_is_told_once():
     notes = [("one",), ("one", "two"), ("three",)]
     found = [[Translation("Ja.", -1.0, -1.0, each)] for each in notes]
-    assert joined(found, 1)[0].problems == ("one", "two", "three")
+    assert join_parts(found, 1)[0].problems == ("one", "two", "three")
 
 
 def test_what_is_around_the_parts_of_a_sentence_brings_its_spaces():
     for around, expected in (((), "Ja. Nein."), (("<b>", "</b>, ", "!"), "<b>Ja.</b>, Nein.!")):
-        found = joined([said("Ja."), said("Nein.")], 1, around)
+        found = join_parts([said("Ja."), said("Nein.")], 1, around)
         assert found[0].text == expected
 
 

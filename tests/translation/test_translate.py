@@ -16,7 +16,7 @@ from command import CONTROL, QUICK, SCRIPT, is_refused, is_well, lines_of
 from odd_lines import ODD, random_line
 
 from minitf.commands import input as reading
-from minitf.commands.output import rendered
+from minitf.commands.output import render
 from minitf.errors import UserError
 from minitf.translation import Translation, Translator
 from minitf.translation.writing import CUT
@@ -349,5 +349,5 @@ def test_help_fits_a_terminal(run, monkeypatch):
 def test_json_is_one_line_for_every_program():
     """Many take more than a line feed for the end of a line."""
     line = "a\u2028b\u2029c\x85d\x0ce\x1ff"
-    found = rendered([line], 0, [[Translation("x", -1.0, -1.0)]], SimpleNamespace(format="json"))
+    found = render([line], 0, [[Translation("x", -1.0, -1.0)]], SimpleNamespace(format="json"))
     assert len(found.splitlines()) == 1 and json.loads(found)["source"] == line

@@ -15,12 +15,12 @@ from minitf.errors import UserError
 from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
 from minitf.translation import Search, Translation, Translator
-from minitf.translation.reading import Line, Part, in_small_letters
+from minitf.translation.reading import Line, Part, truecase
 from minitf.translation.writing import (
     CUT,
     as_one_sentence,
-    joined,
-    restored,
+    join_parts,
+    restore,
     without_added_stop,
 )
 
@@ -191,7 +191,7 @@ class Pieces:
 
 
 def part_of(values=(), around=("",)):
-    return Part((0, 0), tuple(itertools.chain(*zip(around, values, strict=False), around[-1:])))
+    return Part((0, 0), tuple(around), tuple(values))
 
 
 def as_one(texts, parts, subwords):
@@ -298,7 +298,7 @@ def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
 @pytest.mark.parametrize(("source", "written", "expected"), ADDED)
 def test_a_fragment_gains_no_full_stop(source, written, expected):
     part = Part((0, 0), (source,))
-    (found,) = restored(part, [Translation(written, -1.0, -1.0)], [])
+    (found,) = restore(part, [Translation(written, -1.0, -1.0)], [])
     assert found.text == expected
 
 
@@ -440,13 +440,13 @@ def test_explain_shows_the_translation_that_translate_finds(translator):
 def test_the_likely_next_tokens_are_those_of_the_search(translator):
     """Greedy decoding takes the first of them; their P multiply to that of the translation."""
     explained = translator.explain("the dog saw", beam=1, max_extra=3)
-    written = explained.target[: len(explained.steps)]
+    written = explained.target[: len(explained.next_tokens)]
     cut = len(explained.target_ids) - 1 == len(translator.parts("the dog saw")[0]) + 3
-    taken = [step[0] for step in explained.steps][: len(written) - cut]
+    taken = [step[0] for step in explained.next_tokens][: len(written) - cut]
     assert [token for token, _ in taken] == written[: len(taken)]
     total = sum(np.log(p) for _, p in taken)
     assert np.isclose(total, explained.log_probability, atol=1e-5)
-    assert all(sorted(step, key=lambda found: -found[1]) == step for step in explained.steps)
+    assert all(sorted(step, key=lambda found: -found[1]) == step for step in explained.next_tokens)
     assert explained.beam == []
 
 
@@ -484,13 +484,13 @@ def test_the_n_best_of_a_line_are_those_of_all_its_parts_together(rng):
             for chosen in itertools.product(*parts)
         ]
         for n in (1, 2, 4, 5):
-            found = joined([ranked[:n] for ranked in parts], n)
+            found = join_parts([ranked[:n] for ranked in parts], n)
             expected = sorted(every, reverse=True)[:n]
             assert [t.text for t in found] == [text for _, text in expected]
             assert np.allclose([t.score for t in found], [score for score, _ in expected])
             assert np.allclose([t.log_probability for t in found], [-2 * s for s, _ in expected])
     same = [Translation("x", -1.0, -1.0), Translation("", -2.0, -2.0)]
-    found = joined([same, same], 4)
+    found = join_parts([same, same], 4)
     assert [t.text for t in found] == ["x x", "x", ""]
 
 
@@ -533,7 +533,7 @@ def test_words_in_capitals_are_written_as_the_model_has_read_them():
         "TV S": "TV S",  # has no fewer subwords when written small
         '- "WE SEE TOM." TOM AND I SEE MY TV.': '- "We see Tom." Tom and I see my TV.',
     }
-    assert all(in_small_letters(line, subwords) == small for line, small in lines.items())
+    assert all(truecase(line, subwords) == small for line, small in lines.items())
 
 
 def test_no_letter_of_a_word_in_capitals_is_lost():
@@ -541,7 +541,7 @@ def test_no_letter_of_a_word_in_capitals_is_lost():
     lines = ["THE SS CAME", "AN SSD, SSL", "MASSSTAB UND STRASSE", "ESSEN, ASS. TO KISS A BOSS"]
     text = "the S came an Sd Sl Maßstab und Straße essen ass to kiss a boss"
     subwords = Subwords.train([text] * 9, 370, log=lambda _: None)
-    small = [in_small_letters(line, subwords) for line in lines]
+    small = [truecase(line, subwords) for line in lines]
     assert [line.upper() for line in small] == lines and "Straße" in small[2]
 
 

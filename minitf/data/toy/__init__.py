@@ -9,7 +9,7 @@ from itertools import count, islice
 
 import numpy as np
 
-from minitf.cli import piped
+from minitf.cli import quiet_when_closed
 from minitf.data.toy import grammar
 from minitf.data.toy.grammar import (
     MINE,
@@ -408,7 +408,7 @@ def main(arguments) -> int:
     if len(arguments) > 1 or not all(argument.isdecimal() for argument in arguments):
         print("usage: python -m minitf toy [N]\nPrint N sentences of the toy corpus (default 10).")
         return 0 if {"-h", "--help"} & set(arguments) else 2
-    with piped():
+    with quiet_when_closed():
         for english, german in zip(*pairs(int(*arguments or ["10"])), strict=True):
             print(f"{english}\t{german}")
     return 0

@@ -27,12 +27,12 @@ MUTANTS = {
     ),
     # The batch.
     "a target that is not shifted": (
-        "_padded(*targets, vocabulary_size, first=BOS),",
-        "_padded(*targets, vocabulary_size, last=EOS),",
+        "_pad(*targets, vocabulary_size, first=BOS),",
+        "_pad(*targets, vocabulary_size, last=EOS),",
     ),
     "nothing to predict but what was read": (
-        "_padded(*targets, vocabulary_size, last=EOS),",
-        "_padded(*targets, vocabulary_size, first=BOS),",
+        "_pad(*targets, vocabulary_size, last=EOS),",
+        "_pad(*targets, vocabulary_size, first=BOS),",
     ),
     "padding on the left": (
         "column = np.arange(padded.shape[1]) - before",
