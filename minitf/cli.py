@@ -13,9 +13,9 @@ import time
 
 from minitf.errors import UserError
 
-AFTER = 1.0  # seconds; shorter work shows no bar
+BAR_AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
-ALIKE = 0.7  # from 0 to 1; the least similarity of a misspelt option and the one suggested
+CUTOFF = 0.7  # from 0 to 1; the least similarity of a misspelt option and the one suggested
 
 
 def number(kind, least, most):
@@ -66,7 +66,7 @@ def spelling_hint(parser, arguments):
     import difflib  # here, because few command lines have a mistake
 
     for name in (argument.partition("=")[0] for argument in arguments):
-        for meant in difflib.get_close_matches(name, parser._option_string_actions, 1, ALIKE):
+        for meant in difflib.get_close_matches(name, parser._option_string_actions, 1, CUTOFF):
             return f"unknown option {name}: did you mean {meant}?"
     return ""
 
@@ -211,7 +211,7 @@ class Progress:
 
     def update_to(self, done):
         """Show the amount that is done."""
-        if not self.possible or time.monotonic() - self.began < AFTER:
+        if not self.possible or time.monotonic() - self.began < BAR_AFTER:
             return
         if self._bar is None:
             from tqdm import tqdm  # here: importing it takes longer than to translate a sentence

@@ -31,7 +31,7 @@ SMALLEST_FONT = 4.0  # points
 CELL = 0.24  # inches; less if the picture would otherwise be larger than LARGEST
 LARGEST = 26.0  # inches
 LETTER = 0.11  # inches; the width of a letter of a label, roughly
-ACROSS = 4  # panels side by side
+MAX_ACROSS = 4  # panels side by side
 LONGEST_LABEL = 40  # characters
 
 JOINED = "Words of several subwords: their columns are added, their rows averaged."
@@ -75,7 +75,7 @@ def attention_maps(
         joined = words and weights.shape[1:] != sizes
         caption = _add_hints(to_drawable(caption), [*target_tokens, *source_tokens, title], joined)
     n_heads = len(weights)
-    across = min(n_heads, ACROSS)
+    across = min(n_heads, MAX_ACROSS)
     down = -(-n_heads // across)
     cell = min(CELL, LARGEST / (across * len(columns)), LARGEST / (down * len(rows)))
     wide = across * max(3, len(columns)) * cell + LETTER * max(map(len, rows)) + 2

@@ -23,7 +23,7 @@ from minitf.text.vocabulary import LOST
 
 MAX_RATIO = 3.0  # longer side / shorter side; beyond it a pair is seldom a translation
 RATIO_FLOOR = 10  # subwords; shorter sides may differ by any ratio, as one word may mean six
-_MARK = b"\xef\xbb\xbf"  # the byte-order mark, in UTF-8
+_BOM = b"\xef\xbb\xbf"  # the byte-order mark, in UTF-8
 MAX_IN_MEMORY = 1 << 28  # bytes of both files together; a larger text is streamed from the disk
 
 
@@ -41,7 +41,7 @@ class Lines:
         for path in self.paths:
             with _open_text(path) as file:
                 for i, line in enumerate(file):
-                    line = line.removeprefix(_MARK) if i == 0 else line
+                    line = line.removeprefix(_BOM) if i == 0 else line
                     if line:
                         yield (
                             line.removesuffix(b"\n")
@@ -270,7 +270,7 @@ def _scan_once(path, size, changed):
             digest.update(chunk)
             count += chunk.count(b"\n")
             progress.update_to(file.tell())
-    unended = chunk[-1:] not in (b"", b"\n") and not (size == len(_MARK) and chunk == _MARK)
+    unended = chunk[-1:] not in (b"", b"\n") and not (size == len(_BOM) and chunk == _BOM)
     return count + unended, digest.hexdigest()
 
 

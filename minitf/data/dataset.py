@@ -21,7 +21,7 @@ from minitf.text.vocabulary import join_bpe
 
 VALID_SENTENCES = 1000  # enough to show progress; translating more only delays training
 MAX_UNKNOWN = 0.5  # fraction of a text's ids that may be UNK
-FEW = 10_000  # pairs; from fewer a new model learns little
+MIN_PAIRS = 10_000  # pairs; from fewer a new model learns little
 _LINES_CHECKED = 1_000_000  # lines of each file that are searched for text that is not UTF-8
 _CHECK = "check that the files belong together, or raise --max-length and --batch-tokens"
 
@@ -238,7 +238,7 @@ def _warn_about_files(settings, corpus, log):
 def _warn_about_pairs(settings, corpus, log):
     """Log that the training text is small, or has what the model is validated on."""
     count = len(corpus.train.source)
-    if count < FEW and not settings.start_from and not settings.resume:
+    if count < MIN_PAIRS and not settings.start_from and not settings.resume:
         log(
             f"notice   only {amount(count, 'pair')}: better adapt a trained model of these "
             "languages, with --start-from FOLDER"

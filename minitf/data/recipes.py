@@ -44,7 +44,7 @@ _TEXTS = {  # the training texts of a language inside its archives, in their ord
 # For each corpus of Tatoeba, the sentences of its validation and test text, as hashes. So everyone
 # who downloads a newer collection trains on none of them, and tests on the same.
 _HELD_OUT = Path(__file__).parent / "held_out"
-_MANY = 10  # files; of more, messages name the first and the last
+_MAX_NAMED = 10  # files; of more, messages name the first and the last
 # What Python's readers raise for damage: ValueError for a name in a tar, for example.
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
 _DAMAGE += (ValueError, RuntimeError)
@@ -70,11 +70,11 @@ def make(folders, data, say=print):
     remotes = [remote for folder in folders for remote in RECIPES[folder].remotes]
     archives = {remote: data / "downloads" / remote.name for remote in remotes}
     missing = [remote for remote, path in archives.items() if not path.exists()]
-    if len(missing) > _MANY:
+    if len(missing) > _MAX_NAMED:
         say(f"fetch    {_urls(missing)}, {sum(each.size for each in missing) / 1e6:,.1f} MB")
     try:
         for remote, path in archives.items():
-            fetch(remote, path, (lambda line: None) if len(missing) > _MANY else say)
+            fetch(remote, path, (lambda line: None) if len(missing) > _MAX_NAMED else say)
     except NoConnection as error:
         missing = [remote for remote, path in archives.items() if not path.exists()]
         raise UserError(
@@ -95,7 +95,7 @@ def make(folders, data, say=print):
 
 
 def _urls(remotes):
-    if len(remotes) <= _MANY:
+    if len(remotes) <= _MAX_NAMED:
         return " ".join(remote.url for remote in remotes)
     return f"{len(remotes)} files, {remotes[0].url} to {remotes[-1].url}"
 

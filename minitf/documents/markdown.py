@@ -24,7 +24,7 @@ _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _GAP = re.compile(r"[\s>]*")
 # Pandoc's rule for a formula: no space inside the signs, no digit after the last. Or one lone sign.
 _FORMULA = re.compile(rb"\$\$[^$]*\$\$|\$(?![\s$])[^$]*(?<!\s)\$(?!\d)|\$")
-_LONGEST = 4000  # bytes
+_MAX_BYTES = 4000  # bytes
 _WORDS = {"latex_block", "uri_autolink", "email_autolink"}
 _LINKS = {"inline_link", "full_reference_link", "collapsed_reference_link", "shortcut_link"}
 # What would begin a block at the start of a line.
@@ -149,7 +149,7 @@ def _inline_nodes(parser, data, start, stop):
     than 4,000 bytes has several, each up to the end of a line, a sentence or a word.
     """
     while start < stop:
-        end, most = stop, start + _LONGEST
+        end, most = stop, start + _MAX_BYTES
         if most < stop:
             ends = (data.rfind(sign, start, most) for sign in (b"\n", b". ", b" "))
             end = next((end + 1 for end in ends if end >= 0), most)

@@ -30,8 +30,8 @@ arguments of a kernel with dropout are MaskNumbers (fused.py).
 from minitf.backend import xp
 from minitf.gpu.launch import cuda
 from minitf.gpu.warps import (
-    ALL,
     CHUNK,
+    FULL_MASK,
     STRIPE,
     WARP,
     add_slices,
@@ -567,8 +567,8 @@ def best_of_rows(logits, pad, bos, lowest, count, results, tokens):
         value = best
         token = best_id
         for halving in range(5):
-            other = cuda.shfl_xor_sync(ALL, value, 16 >> halving)
-            other_id = cuda.shfl_xor_sync(ALL, token, 16 >> halving)
+            other = cuda.shfl_xor_sync(FULL_MASK, value, 16 >> halving)
+            other_id = cuda.shfl_xor_sync(FULL_MASK, token, 16 >> halving)
             if other > value or (other == value and other_id < token):
                 value = other
                 token = other_id

@@ -14,7 +14,7 @@ WARP = 32
 THREADS = 256  # of a block, where each thread computes some numbers, or all compute one row
 STRIPE = 8  # rows that a block of (32, 8) threads adds up at a time when it sums columns
 CHUNK = 512  # columns for which a warp draws decisions at a time, 16 with each thread
-ALL = 0xFFFFFFFF  # 32 bits: every thread of the warp takes part
+FULL_MASK = 0xFFFFFFFF  # 32 bits: every thread of the warp takes part
 
 # Sums and maxima ----------------------------------------------------------------------------------
 
@@ -22,14 +22,14 @@ ALL = 0xFFFFFFFF  # 32 bits: every thread of the warp takes part
 def warp_sum(value):
     """Return the sum of the values of a warp's 32 threads, with the same bits in each thread."""
     for halving in range(5):
-        value += cuda.shfl_xor_sync(ALL, value, 16 >> halving)
+        value += cuda.shfl_xor_sync(FULL_MASK, value, 16 >> halving)
     return value
 
 
 def warp_max(value):
     """Return the largest of the values of a warp's 32 threads."""
     for halving in range(5):
-        value = max(value, cuda.shfl_xor_sync(ALL, value, 16 >> halving))
+        value = max(value, cuda.shfl_xor_sync(FULL_MASK, value, 16 >> halving))
     return value
 
 
@@ -133,8 +133,8 @@ def next_of_thread(logits, row, value, token):
             best = z
             best_id = column
     for halving in range(5):
-        other = cuda.shfl_xor_sync(ALL, best, 16 >> halving)
-        other_id = cuda.shfl_xor_sync(ALL, best_id, 16 >> halving)
+        other = cuda.shfl_xor_sync(FULL_MASK, best, 16 >> halving)
+        other_id = cuda.shfl_xor_sync(FULL_MASK, best_id, 16 >> halving)
         if other > best or (other == best and other_id < best_id):
             best = other
             best_id = other_id
@@ -167,7 +167,7 @@ def decisions(seed, draw, index, threshold, lane):
         bits = drawn_bits(seed, draw, index // xp.uint64(16) + xp.uint64(lane), threshold)
         mine = 0
         for i in cuda.range(16, unroll=4):  # all unrolled, each needs a register for its index
-            other_bits = cuda.shfl_sync(ALL, bits, 2 * i + lane // 16)
+            other_bits = cuda.shfl_sync(FULL_MASK, bits, 2 * i + lane // 16)
             mine |= (other_bits >> lane % 16 & 1) << i
     return mine
 

@@ -32,9 +32,9 @@ PROGRAM = (
     "heads.js", "hand.js", "masks.js", "steps.js", "beam.js", "try.js", "page.js",
 )  # fmt: skip
 OF_MODEL = ("engine.js", "hand.js", "try.js")
-LONGEST = 50  # tokens; the pictures of longer texts show their beginning
-FEWEST = 10  # tokens that are always shown
-HEAVIEST = 48_000  # characters of weights; with them, a page without a model stays under 200 kB
+MAX_TOKENS = 50  # tokens; the pictures of longer texts show their beginning
+MIN_TOKENS = 10  # tokens that are always shown
+MAX_WEIGHTS = 48_000  # characters of weights; with them, a page without a model stays under 200 kB
 LARGEST = 32_000_000  # characters; a browser opens a larger page too slowly
 # The settings that minitf/page/engine.js computes; the sizes are free.
 FITTING = {
@@ -143,15 +143,15 @@ def _packed_weights(explained):
 
     Fewer tokens if the weights would make the page too heavy, as in a model with many heads.
     """
-    n_shown = LONGEST
+    n_shown = MAX_TOKENS
     while True:
         weights = {}
         for kind, array in explained.weights.items():
             shown = array[:, :, :n_shown, :n_shown]
             rounded = np.rint(shown * 255).astype(np.uint8)
             weights[kind] = {"shape": shown.shape, "packed": _packed(rounded)}
-        heavy = sum(len(each["packed"]) for each in weights.values()) > HEAVIEST
-        if not heavy or n_shown <= FEWEST:
+        heavy = sum(len(each["packed"]) for each in weights.values()) > MAX_WEIGHTS
+        if not heavy or n_shown <= MIN_TOKENS:
             return n_shown, weights
         n_shown -= 2
 

@@ -22,7 +22,7 @@ BEAM, ALPHA, MAX_EXTRA = 21, 0.3, 300  # section 6.3
 _MOST_WORDS = 60
 # Punctuation after which a sentence is split, the best first. Without colon and comma: 58.4.
 _SPLIT_AFTER = {".", "?", "!", ";"}, {":"}, {","}
-_MOST_CHARACTERS = 60  # of a word that the model reads
+_MAX_CHARACTERS = 60  # of a word that the model reads
 
 
 class Parser:
@@ -96,7 +96,7 @@ class Parser:
 
     def _readable(self, word):
         """Return the characters of a word that the model reads: at least one, at most 60."""
-        word = "".join(printable(valid_unicode(word[:_MOST_CHARACTERS])).split()) or "?"
+        word = "".join(printable(valid_unicode(word[:_MAX_CHARACTERS])).split()) or "?"
         if not self.with_words:
             return word
         subwords = self._translator.subwords

@@ -16,7 +16,7 @@ _OPENED = {closing: opening for opening, closing in _PAIRS.items()}
 # sentences of CRAFT, 84 end with a decimal before a full stop of its own (p < 0.05 .), and 85 with
 # a letter before one (vitamin C .), but none with 0.05. or C. as one word.
 _ABBREVIATION = re.compile(r"[^\W\d_]\.[^\W\d_]\.$")
-_LONGEST = 1000  # characters; a longer word stays as it is
+_MAX_WORD = 1000  # characters; a longer word stays as it is
 
 
 def tokenise(line: str) -> list[str]:
@@ -43,7 +43,7 @@ def tokenise(line: str) -> list[str]:
 def _split_edges(word, is_last):
     """Return a word and the punctuation at its edges, as tokens; is_last: in its line."""
     front, back = [], []  # back: the last one first
-    while 1 < len(word) <= _LONGEST:
+    while 1 < len(word) <= _MAX_WORD:
         first, last = word[0], word[-1]
         is_enclosed = len(word) > 2 and last == _PAIRS.get(first) and word.count(first) == 1
         dots = len(word) - len(word.rstrip("."))

@@ -12,7 +12,7 @@ import numpy as np
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 
-_MOST = 64  # how many times its own size a .gz may unpack to; a real one has about the same size
+_MAX_EXPANSION = 64  # times its own size that a .gz may unpack to; a real one hardly grows
 _SHORTLIST = 0xF11A48D5013417F5  # how a file of likely translations of each subword begins
 _FLOAT, _INT8, _SCALED_INT8 = 0x0404, 0x0101, 0x4101
 
@@ -37,11 +37,11 @@ def read_decompressed(path: Path) -> bytes:
     with user_errors(path), open(path, "rb") as packed:
         if packed.peek(2)[:2] != b"\x1f\x8b":
             return packed.read()
-        most = _MOST * os.path.getsize(path)
+        most = _MAX_EXPANSION * os.path.getsize(path)
         with gzip.open(packed) as file:
             content = file.read(most + 1)
         if len(content) > most:
-            raise ValueError(f"it decompresses to more than {_MOST} times its size")
+            raise ValueError(f"it decompresses to more than {_MAX_EXPANSION} times its size")
         return content
 
 

@@ -36,7 +36,7 @@ _NAMES = {  # what the index calls a file, and its name here
     "trgVocab": "trgvocab.spm.gz",
     "lexicalShortlist": "lex.bin.gz",
 }
-_MOST = 1 << 30  # bytes of a model; real ones have 17 to 60 million
+_MAX_BYTES = 1 << 30  # bytes of a model; real ones have 17 to 60 million
 _MOST_INDEX = 1 << 26
 
 
@@ -118,7 +118,7 @@ def _model(pair, entry, base):
     size, sha256 = files["model"]["uncompressedSize"], files["model"]["uncompressedHash"].lower()
     complete = "vocab" in files or {"srcVocab", "trgVocab"} <= files.keys()
     named = re.fullmatch(r"[\w-]+", name, re.ASCII) and re.fullmatch("[0-9a-f]{64}", sha256)
-    if not (complete and named and isinstance(size, int) and 0 < size <= _MOST):
+    if not (complete and named and isinstance(size, int) and 0 < size <= _MAX_BYTES):
         raise ValueError(name)
     addresses = {
         _NAMES[kind]: quote(f"{base}/{file['path']}", safe="/:%") for kind, file in files.items()

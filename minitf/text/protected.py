@@ -24,7 +24,7 @@ _ENDINGS = (
     "java|[ch](?:pp)?|rs|go|php|sh|bat|exe|dll|zip|rar|tar|t?gz|bz2|xz|iso|jpe?g|png|gif|svg|webp|"
     "bmp|mp[34]|wav|ogg|flac|avi|mov|mkv|srt|vtt|log|ini|cfg|conf|sql|db|bak|tmp|epub"
 )
-_LONGEST = 1000  # characters of a value
+_MAX_VALUE = 1000  # characters of a value
 _BEGINS = r"(?<![^\s(\[\"'])"  # a bracket or a quote may be before it
 _ALNUM = r"[^\W_]"
 # The full stop after a number is no part of it. Figures alone are a value from the fifth on: a
@@ -126,9 +126,9 @@ def split_protected(text: str, pattern: re.Pattern) -> tuple[list[str], list[str
     (['Call ', ' at ', '!'], ['030 1234567', '17:45'])
     """
     texts, values, start = [], [], 0
-    for place in range(0, len(text), _LONGEST):
-        for match in pattern.finditer(text, max(place, start), place + 2 * _LONGEST):
-            if match[0] and match.start() < place + _LONGEST:
+    for place in range(0, len(text), _MAX_VALUE):
+        for match in pattern.finditer(text, max(place, start), place + 2 * _MAX_VALUE):
+            if match[0] and match.start() < place + _MAX_VALUE:
                 texts.append(text[start : match.start()])
                 values.append(match[0])
                 start = match.end()

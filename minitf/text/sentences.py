@@ -104,7 +104,7 @@ _SHORT = rf"(?:\b(?:{_TITLES}|{_ABBREVIATIONS}|etc|usw|usf)|{_INITIAL})\.$"
 _ITEM = r"\W{0,9}(?:\d{1,3}|[A-Za-z])\.\)?\s+"  # "1. Wash the car. 2. Clean the kitchen."
 _BRAND = "[a-z]{1,3}[A-Z]"  # iPhone, macOS
 _ANY_STARTER = rf"(?i)(?:{_STARTERS})\b"
-_LONGEST = 30  # characters that the patterns look at before a full stop
+_LOOKBACK = 30  # characters that the patterns look at before a full stop
 
 
 def sentences(text: str) -> list[str]:
@@ -144,7 +144,7 @@ def _goes_on(text, match, is_small):
         if not (starter or re.compile(_BRAND).match(text, match.end())):
             return True
     for before, after, goes_on in _rules():
-        if after.match(text, stop) and before.search(text, max(0, stop - _LONGEST), stop):
+        if after.match(text, stop) and before.search(text, max(0, stop - _LOOKBACK), stop):
             return goes_on
     return False
 

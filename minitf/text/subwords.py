@@ -25,9 +25,9 @@ from minitf.text.vocabulary import (
     valid_unicode,
 )
 
-LONGEST = 100_000  # bytes; SentencePiece learns nothing from longer lines
+MAX_LINE_BYTES = 100_000  # bytes; SentencePiece learns nothing from longer lines
 TRAINING_LINES = 2_000_000  # lines; more cost time and memory, and change no subword
-FEW = 200  # lines, which take as long as starting SentencePiece's threads
+MIN_FOR_THREADS = 200  # lines, which take as long as starting SentencePiece's threads
 _ASCII_BYTE = re.compile("^<0x((?!7F)[2-7][0-9A-F])>$")
 _LANGUAGE = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
 # The last entry looks like a mistake, but the models have learned it.
@@ -254,7 +254,7 @@ class PairedSubwords(Vocabulary):
 
 def _encode(one, lines, **options):
     """Return what SentencePiece makes of each line; of few, without starting its threads."""
-    if len(lines) < FEW:
+    if len(lines) < MIN_FOR_THREADS:
         return [one.encode(line, **options) for line in lines]
     return one.encode(lines, num_threads=-1, **options)
 
@@ -298,7 +298,7 @@ def _train(lines, vocabulary_size, symbols):
         # SentencePiece's own 0.9995 spells in bytes what is rare in a text: its digits, or Ä, Ö, Ü.
         character_coverage=0.99999,
         byte_fallback=True,
-        max_sentence_length=LONGEST,
+        max_sentence_length=MAX_LINE_BYTES,
         split_digits=True,
         user_defined_symbols=symbols,
         normalization_rule_name="identity",

@@ -27,10 +27,10 @@ from minitf.training.settings import flag
 from minitf.translation.loading import check_subwords
 
 SMALLER = "choose a smaller --preset or --set, or a machine or a GPU of more memory"
-SAFE = 0.9  # fraction of the free memory that arrays may take; a process needs more than arrays
+SAFE_FRACTION = 0.9  # of the free memory; a process needs more than its arrays
 SLICE_TOKENS = 2048  # tokens of a slice on one side; a second one for memory has a quarter of them
-UPDATES = 3  # updates of a slice that are timed, after a first one
-SAMPLE = 500  # batches whose shapes represent an epoch
+TIMED_UPDATES = 3  # updates of a slice that are timed, after a first one
+SAMPLED_BATCHES = 500  # batches whose shapes represent an epoch
 
 
 # What follows from the size of the text -----------------------------------------------------------
@@ -176,7 +176,7 @@ def plan(trainer):
     keep_memory()
     used, free = trainer.ranks.broadcast((used_memory(), free_memory()))
     needed = trainer.ranks.broadcast(_memory(trainer))
-    if free is not None and needed > SAFE * free:
+    if free is not None and needed > SAFE_FRACTION * free:
         say(
             f"memory   this run does not fit: it needs another {needed / 1e9:,.2f} GB, but only "
             f"{free / 1e9:,.2f} GB are free"
@@ -210,7 +210,7 @@ def _average(trainer):
     dataset, batches, n = trainer.dataset, trainer.cursor.plan, trainer.settings.accumulate
     sources, targets = dataset.pairs.sources.lengths, dataset.pairs.targets.lengths
     tokens = float(targets.sum() + len(targets)) / len(batches)  # with the end marks
-    sample = batches[:: len(batches) // SAMPLE + 1]  # a plan is in random order
+    sample = batches[:: len(batches) // SAMPLED_BATCHES + 1]  # a plan is in random order
     shapes = [(len(rows), sources[rows].max() + 1, targets[rows].max() + 1) for rows in sample]
     work = arithmetic(trainer.config, *np.array(shapes, float).T, tokens)
     typical = sample[np.abs(work - work.mean()).argmin()]
@@ -251,7 +251,7 @@ def _seconds(trainer, typical, work):
     batch = trainer.dataset.batch(indices)
     shape = len(indices), batch.source.shape[1], batch.target_in.shape[1]
     times = []
-    for _ in range(1 + UPDATES):
+    for _ in range(1 + TIMED_UPDATES):
         started = time.perf_counter()
         trainer.update(UpdateBatches(0, 0, [indices]))
         trainer.updater.fetch_figures()  # waits for a GPU

@@ -22,8 +22,8 @@ _SENTENCES = {
     "it": ("Ho visto {} ieri.", "Cosa significa {}?", "{} è sbagliato.", "È {} o {}."),
     "ru": ("Я видел {} вчера.", "Что значит {}?", "{} - это ошибка.", "Это {} или {}."),
 }
-_ANY = ("{}.", "{}?", "{}, {}", "({}) {}")
-_ENOUGH = 0.8  # fraction of the sentences
+_TEMPLATES = ("{}.", "{}?", "{}, {}", "({}) {}")
+_MIN_COPIED = 0.8  # fraction of the sentences
 
 
 def copied_placeholders(translator: Translator, language: str = "") -> list[str]:
@@ -32,7 +32,7 @@ def copied_placeholders(translator: Translator, language: str = "") -> list[str]
     translator: one without placeholders, which reads the words themselves. language: of its
     sources, such as "en"; without sentences in it, the words stand alone.
     """
-    sentences, best, best_share = _SENTENCES.get(language, _ANY), [], _ENOUGH
+    sentences, best, best_share = _SENTENCES.get(language, _TEMPLATES), [], _MIN_COPIED
     for words in _CANDIDATES:
         lines = [
             (sentence.format(*words[i:]), words[i : i + sentence.count("{}")])

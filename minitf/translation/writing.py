@@ -8,7 +8,7 @@ from minitf.text.sentences import is_abbreviated
 from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, join_texts, numbers_of
 from minitf.translation.signs import JOINT, insert_signs, place_signs
 
-CUT = "a sentence is too long for the model, and was translated in parts"
+CUT_SENTENCE = "a sentence is too long for the model, and was translated in parts"
 
 LOST_VALUE = "a value was lost, so its sentence was translated in parts around it"
 
@@ -57,7 +57,7 @@ def as_one_sentence(
     small, and the full stop the mark of the source, such as its comma. A value stays as it is. Why
     a sentence has parts is noted in `problems`.
     """
-    reason, is_begun, rewritten = LOST_VALUE if line.around else CUT, False, []
+    reason, is_begun, rewritten = LOST_VALUE if line.around else CUT_SENTENCE, False, []
     for part, best in zip(line.parts, translations, strict=True):
         source = part.source
         is_label = source.endswith(":") and part.signs  # **Note:** we sing

@@ -82,7 +82,7 @@ def test_what_nobody_reads_any_more_changes_no_exit_code(stream):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(cli, "AFTER", 0)
+    monkeypatch.setattr(cli, "BAR_AFTER", 0)
     monkeypatch.setattr(cli, "EVERY", 0)
 
 

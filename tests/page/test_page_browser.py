@@ -207,7 +207,7 @@ def test_the_page_makes_no_request(translator, tmp_path):
 @pytest.mark.parametrize("with_model", [False, True], ids=["without model", "with model"])
 def test_a_sentence_that_is_cut_off(translator, tmp_path, monkeypatch, with_model):
     """The page says that its rows are incomplete, and does not describe heads by them."""
-    monkeypatch.setattr(writer, "LONGEST", 6)
+    monkeypatch.setattr(writer, "MAX_TOKENS", 6)
     path = tmp_path / "page.html"
     explained = translator.explain("The old woman gave the child a red book.")
     chosen = {"model": translator.model, "subwords": translator.subwords} if with_model else {}

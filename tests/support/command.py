@@ -21,7 +21,7 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")  # but the lin
 SOONER = """import sys
 from minitf import cli
 from minitf.commands import translate
-cli.AFTER = {}
+cli.BAR_AFTER = {}
 sys.exit(translate.main())"""
 QUICK = ("--beam", "1", "--max-extra", "3")
 
@@ -67,12 +67,12 @@ class Command:
                 code = end.code
         return code, out.text(), err.text()
 
-    def start(self, *arguments, environment=None, bar_after=cli.AFTER, python=(), **streams):
+    def start(self, *arguments, environment=None, bar_after=cli.BAR_AFTER, python=(), **streams):
         """Start it as a process of its own, with every warning an error.
 
         python: options of Python.
         """
-        script = [str(SCRIPT)] if bar_after == cli.AFTER else ["-c", SOONER.format(bar_after)]
+        script = [str(SCRIPT)] if bar_after == cli.BAR_AFTER else ["-c", SOONER.format(bar_after)]
         command = [sys.executable, "-W", "error", *python, *script, *self._with_model(arguments)]
         changes = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", **(environment or {})}
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

@@ -238,7 +238,7 @@ def test_the_speed_of_an_entry_is_that_of_its_updates(folder, monkeypatch):
 
 def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr("minitf.cli.AFTER", 0)
+    monkeypatch.setattr("minitf.cli.BAR_AFTER", 0)
     monkeypatch.setattr("minitf.cli.EVERY", 0)
     assert run("here", *RARELY) == 0
     assert steps(capsys) == [16], "no lines between those of the log"
@@ -251,7 +251,7 @@ def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, ca
 def test_a_line_wipes_the_bar(folder, slow_updates, monkeypatch):
     """Both are on one terminal: the line would begin behind the bar."""
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr("minitf.cli.AFTER", 0)
+    monkeypatch.setattr("minitf.cli.BAR_AFTER", 0)
     monkeypatch.setattr("minitf.cli.EVERY", 0)
     before = []
     monkeypatch.setattr(

@@ -19,7 +19,7 @@ from minitf.commands import input as reading
 from minitf.commands.output import render
 from minitf.errors import UserError
 from minitf.translation import Translation, Translator
-from minitf.translation.writing import CUT
+from minitf.translation.writing import CUT_SENTENCE
 
 
 def assert_alike(output, expected):
@@ -130,7 +130,7 @@ def test_reads_of_any_size_give_the_same_lines(monkeypatch):
 def test_ten_thousand_words_in_a_line(run):
     line = b"the dog saw a bird, and we sing; " * 1250
     code, out, err = run("--beam", "1", "--max-extra", "0", stdin=line + b"\nthe dog\n")
-    assert (code, err) == (0, f"translate.py: check line 1: {CUT}\n")
+    assert (code, err) == (0, f"translate.py: check line 1: {CUT_SENTENCE}\n")
     long, short = lines_of(out)
     assert len(long) > 20 * len(short) > 0
 

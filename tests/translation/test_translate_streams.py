@@ -447,7 +447,7 @@ def test_typed_lines_can_be_edited_and_called_back(run):
 
 @pytest.mark.slow
 def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "AFTER", 0)
+    monkeypatch.setattr(cli, "BAR_AFTER", 0)
     monkeypatch.setattr(cli, "EVERY", 0)
     (tmp_path / "in.txt").write_text("".join(f"the dog saw {i}\n" for i in range(600)))
     arguments = ("--beam", "1", "--max-extra", "0", "--input", tmp_path / "in.txt")

@@ -17,7 +17,7 @@ from minitf.text import EOS, Subwords, Words
 from minitf.translation import Search, Translation, Translator
 from minitf.translation.reading import Line, Part, truecase
 from minitf.translation.writing import (
-    CUT,
+    CUT_SENTENCE,
     as_one_sentence,
     join_parts,
     restore,
@@ -219,7 +219,7 @@ def test_the_parts_of_a_sentence_read_as_one(parts, sources, expected):
     read = [part_of(around=[source]) for source in sources.split("|")]
     found = as_one(parts.split("|"), read, Pieces("Aber", "aber", "Flughafen"))
     assert "|".join(best.text for best in found) == expected
-    cut = [best.problems == (CUT,) for best in found]
+    cut = [best.problems == (CUT_SENTENCE,) for best in found]
     assert cut == [*(not s.endswith((".", '."')) for s in sources.split("|")[:-1]), False]
 
 
