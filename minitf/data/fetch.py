@@ -78,11 +78,11 @@ def fetch(remote, path, say=print):
     size = f"{remote.size / 1e6:,.1f} MB" if remote.size else "unknown size"
     resumed = f", from byte {_size(part):,} on" if _size(part) else ""
     say(f"fetch    {remote.url} ({size}{resumed})")
-    _receive(remote, part)
+    _complete(remote, part)
     if resumed and (reason := _difference(remote, part)):
         say(f"fetch    {remote.name}: parts of two versions ({reason}); starting again")
         part.unlink()
-        _receive(remote, part)
+        _complete(remote, part)
     if reason := _difference(remote, part):
         part.unlink(missing_ok=True)
         raise UserError(f"{remote.url} is not the published file ({reason}): {_advice(path)}")
@@ -90,12 +90,12 @@ def fetch(remote, path, say=print):
         os.replace(part, path)
 
 
-def _receive(remote, part):
+def _complete(remote, part):
     """Append what is missing until the file is complete."""
     reached, tries, most = False, 0, _size(part)
     while not (remote.size and _size(part) >= remote.size):
         try:
-            if _receive_reply(remote, part, _size(part)):
+            if _request(remote, part, _size(part)):
                 return
             reached, reason = True, "the connection ended early"
         except urllib.error.HTTPError as error:
@@ -123,7 +123,7 @@ def _receive(remote, part):
         time.sleep(WAIT * 2 ** (tries - 1) if tries else 0)
 
 
-def _receive_reply(remote, part, start):
+def _request(remote, part, start):
     """Request the bytes from `start` on and write them; return whether the file is complete.
 
     A file of unknown size is complete when the reply ends.

@@ -91,11 +91,11 @@ def order_by_id(ids: dict[str, object], size: int, path: Path) -> list[str]:
     """
     if sorted(i for i in ids.values() if type(i) is int) != list(range(len(ids))):
         raise UserError(f"{path}: the ids are not 0, 1, 2, ...: copy the model again")
-    check_subwords(ids, size, path)
+    check_rows(ids, size, path)
     return sorted(ids, key=ids.get)
 
 
-def check_subwords(pieces: Collection[str], size: int, path: Path) -> None:
+def check_rows(pieces: Collection[str], size: int, path: Path) -> None:
     """Raise UserError unless there is a subword for each row, and `<unk>` is one.
 
     A table may have been padded to a multiple of 8, 16, ..., 128 rows, which makes it faster on a

@@ -246,7 +246,7 @@ def _vocabulary(folder, sizes):
             with user_errors(path), in_file(path):  # a subword may be no UTF-8
                 one = processor(contents[-1])
                 pieces.append(one.id_to_piece(list(range(one.get_piece_size()))))
-            formats.check_subwords(pieces[-1], size, path)
+            formats.check_rows(pieces[-1], size, path)
         else:
             if path.suffix == ".json":
                 ids = formats.read_json(path)

@@ -58,7 +58,7 @@ def _names_of_a_layer(side, config):
         yield f"{ours}.value.weight", "", "rnn_W", (d_model, d_model)
         yield f"{ours}.forget.weight", "", "rnn_Wf", (d_model, d_model)
         yield f"{ours}.forget.bias", "", "rnn_bf", (d_model,)
-        yield from _norm(residual, "", "rnn_ffn", d_model)
+        yield from _norm_names(residual, "", "rnn_ffn", d_model)
         attentions = attentions[1:]
     for ours, residual, theirs, marian in attentions:
         for name, letter in _PROJECTIONS:
@@ -66,15 +66,15 @@ def _names_of_a_layer(side, config):
             shape = d_model, d_model
             yield f"{ours}.{name}.weight", f"{projection}.weight", f"{marian}_W{letter}", shape
             yield f"{ours}.{name}.bias", f"{projection}.bias", f"{marian}_b{letter}", (d_model,)
-        yield from _norm(residual, f"{theirs}_layer_norm", f"{marian}_Wo", d_model)
+        yield from _norm_names(residual, f"{theirs}_layer_norm", f"{marian}_Wo", d_model)
     yield "feed_forward.inner.weight", "fc1.weight", "ffn_W1", (d_model, d_ff)
     yield "feed_forward.inner.bias", "fc1.bias", "ffn_b1", (d_ff,)
     yield "feed_forward.outer.weight", "fc2.weight", "ffn_W2", (d_ff, d_model)
     yield "feed_forward.outer.bias", "fc2.bias", "ffn_b2", (d_model,)
-    yield from _norm("feed_forward_residual", "final_layer_norm", "ffn_ffn", d_model)
+    yield from _norm_names("feed_forward_residual", "final_layer_norm", "ffn_ffn", d_model)
 
 
-def _norm(ours, theirs, marian, d_model):
+def _norm_names(ours, theirs, marian, d_model):
     yield f"{ours}.norm.gain", f"{theirs}.weight", f"{marian}_ln_scale", (d_model,)
     yield f"{ours}.norm.bias", f"{theirs}.bias", f"{marian}_ln_bias", (d_model,)
 

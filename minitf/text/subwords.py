@@ -110,7 +110,7 @@ class Subwords(Vocabulary):
         if any(each in line for line in sample() for each in PLACEHOLDERS):
             symbols += [before + each for each in PLACEHOLDERS for before in ("", SPACE_SYMBOL)]
         try:
-            return cls(_train(sample(), vocabulary_size, symbols))
+            return cls(_train_bpe(sample(), vocabulary_size, symbols))
         except RuntimeError as error:
             smaller = re.search(r"value <= (\d+)", str(error))
             larger = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
@@ -119,7 +119,7 @@ class Subwords(Vocabulary):
                 f"notice   this text yields only {smaller[1]} subwords, not {vocabulary_size}; "
                 f"{smaller[1]} are used"
             )
-            return cls(_train(sample(), int(smaller[1]), symbols))
+            return cls(_train_bpe(sample(), int(smaller[1]), symbols))
         if larger:
             raise UserError(
                 f"a vocabulary of {vocabulary_size} is too small for this text: choose a "
@@ -285,7 +285,7 @@ def load_subwords(directory: str | Path) -> Vocabulary:
     raise UserError(f"{directory} has no vocabulary: name the folder of a trained model")
 
 
-def _train(lines, vocabulary_size, symbols):
+def _train_bpe(lines, vocabulary_size, symbols):
     import sentencepiece  # here: `import minitf` need not wait for it
 
     sentencepiece.set_min_log_level(3)  # its errors reach the user as one line of ours

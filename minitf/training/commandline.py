@@ -25,7 +25,7 @@ from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, rank_and_size
 from minitf.training.evaluation import ValidationScores, paper_bleu, score_files
 from minitf.training.log import RunLog, versions
-from minitf.training.planning import check_model, plan
+from minitf.training.planning import check_model, log_plan
 from minitf.training.settings import Settings, check, merge, model_changes, parse, stored_settings
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import Trainer
@@ -220,7 +220,7 @@ def _session(settings, chosen, ranks, model, command, resume):
     with RunFolder(settings.out).locked() if writes else contextlib.nullcontext():
         trainer = build(settings, chosen, ranks, model)
         if settings.plan:
-            plan(trainer)
+            log_plan(trainer)
             return ranks.broadcast((None, 0))
         # The trainer reports an overflow in one line, with its place.
         quiet = warnings.catch_warnings(action="ignore", category=RuntimeWarning)

@@ -52,7 +52,7 @@ class RunLog:
         except OSError as error:  # a closed pipe, or a terminal that is gone
             self.closed = error.errno not in (errno.ENOSPC, errno.EDQUOT)  # a full disk costs lines
 
-    def step(self, entry):
+    def add(self, entry):
         """Log an entry: a dictionary with "step" and figures."""
         entry = {**entry, "time": round(time.time(), 1)}
         self.history.append(entry)
@@ -66,7 +66,7 @@ class RunLog:
                 f"notice   {self.folder / LOG}: entries from here on are missing "
                 f"({error.strerror}); training continues"
             )
-        self.say(step_line(entry))
+        self.say(entry_line(entry))
 
     def draw(self, seconds=0):
         """Draw the history as curves.png, unless it was drawn less than `seconds` seconds ago."""
@@ -101,7 +101,7 @@ def read_history(folder):
     return entries
 
 
-def step_line(entry):
+def entry_line(entry):
     """Return an entry of the log as a line to read, of 80 columns."""
     head = f"step {entry['step']:>6,}"
     if "valid_bleu" in entry:

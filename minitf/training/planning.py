@@ -158,7 +158,7 @@ def check_model(settings, config, n_subwords):
         )
 
 
-def plan(trainer):
+def log_plan(trainer):
     """Log the memory and the time of a run, measured on slices of its batches.
 
     If the batches do not fit into memory, suggest smaller ones. Else a few updates of slices are

@@ -20,7 +20,7 @@ from minitf.optim import Adam
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks
 from minitf.training.evaluation import ValidationScores, Validator
-from minitf.training.log import Clock, RunLog, step_line
+from minitf.training.log import Clock, RunLog, entry_line
 from minitf.training.planning import cooldown_start, fill_in, learning_rate
 from minitf.training.settings import Settings
 from minitf.training.signals import Interrupted, StopRequest
@@ -218,13 +218,13 @@ class Trainer:
             self._next_status = time.monotonic() + STATUS_AFTER
             self.updater.fetch_figures()  # on a GPU this waits, so not after every update
             if not self.log.bar.possible:
-                self.log.say(step_line(self._entry()))
+                self.log.say(entry_line(self._entry()))
         self.log.bar.desc = f"step {self.step:,}  loss {self.updater.loss:.3f}"
         self.log.bar.update_to(self.step)
 
     def _log_updates(self):
         self.updater.fetch_figures()  # on a GPU, that waits for the updates
-        self.log.step(self._entry())
+        self.log.add(self._entry())
         self.updater.unlogged.clear()
         self.clock.next_lap()
         self._next_status = time.monotonic() + STATUS_AFTER
@@ -272,7 +272,7 @@ class Trainer:
             self.stop.agreed = True
             return
         perplexity, bleu = measured
-        self.log.step({"step": self.step, "valid_perplexity": perplexity, "valid_bleu": bleu})
+        self.log.add({"step": self.step, "valid_perplexity": perplexity, "valid_bleu": bleu})
         due = self.step % self.settings.valid_every == 0
         if due:
             self.scores.add(self.step, perplexity, bleu)

@@ -15,7 +15,7 @@ from minitf.errors import UserError
 from minitf.training import commandline
 from minitf.training import log as runlog
 from minitf.training.evaluation import Validator
-from minitf.training.log import RunLog, read_history, step_line, versions
+from minitf.training.log import RunLog, entry_line, read_history, versions
 from minitf.training.settings import parse
 from minitf.training.signals import Interrupted
 from minitf.training.trainer import Trainer
@@ -37,9 +37,9 @@ def test_an_entry_is_a_line_of_text_and_a_line_of_json(tmp_path):
     lines = []
     log = RunLog(tmp_path, write=lines.append)
     log.say("model")
-    log.step(ENTRY)
-    assert step_line(ENTRY | {"seconds_left": 3599.0}).endswith("  1h00 left")
-    log.step({"step": 1500, "valid_perplexity": 9.6434, "valid_bleu": 24.416})
+    log.add(ENTRY)
+    assert entry_line(ENTRY | {"seconds_left": 3599.0}).endswith("  1h00 left")
+    log.add({"step": 1500, "valid_perplexity": 9.6434, "valid_bleu": 24.416})
     assert lines == [
         "model",
         "step  1,500  epoch  2  loss 3.222  perplexity  10.1  12,410 tokens/s  1h04 left",
@@ -53,7 +53,7 @@ def test_an_entry_is_a_line_of_text_and_a_line_of_json(tmp_path):
 def test_a_resumed_log_drops_entries_after_the_checkpoint(tmp_path):
     log = RunLog(tmp_path, write=print)
     for step in (10, 20, 30):
-        log.step(ENTRY | {"step": step})
+        log.add(ENTRY | {"step": step})
     with open(tmp_path / "log.jsonl", "a") as file:
         file.write('{"step": 40, "lo')  # killed here
     assert [entry["step"] for entry in read_history(tmp_path)] == [10, 20, 30]
@@ -89,8 +89,8 @@ def test_a_full_disk_costs_only_entries(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("builtins.open", full)
-        log.step(ENTRY)
-        log.step(ENTRY)
+        log.add(ENTRY)
+        log.add(ENTRY)
     assert [line for line in lines if "entries" in line] == [
         f"notice   {tmp_path / 'log.jsonl'}: entries from here on are missing (No space left on "
         "device); training continues"
@@ -112,7 +112,7 @@ def test_a_closed_output_is_noticed(tmp_path, code):
     log.say("two")
     assert log.closed == (code != errno.ENOSPC)
     log.say("two")
-    log.step(ENTRY)
+    log.add(ENTRY)
     assert len(read_history(tmp_path)) == 1
 
 
@@ -132,7 +132,7 @@ def test_curves_are_drawn_at_intervals(tmp_path, monkeypatch):
     log = RunLog(tmp_path, write=lines.append)
     log.draw()
     assert drawn == []  # there is nothing to draw
-    log.step(ENTRY)
+    log.add(ENTRY)
     log.draw(60)
     assert drawn == []
     log.draw()

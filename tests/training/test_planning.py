@@ -43,7 +43,7 @@ def report(trainer):
     """Return the lines of --plan."""
     lines = []
     trainer.log._write = lines.append
-    planning.plan(trainer)
+    planning.log_plan(trainer)
     return lines
 
 
@@ -180,7 +180,7 @@ def test_nothing_large_is_run(trainer, monkeypatch):
     monkeypatch.setattr(Updater, "backward", watch)
     monkeypatch.setattr(Trainer, "update", watch_update)
     trainer.log._write = lambda text: events.append(text.split()[0])
-    planning.plan(trainer)
+    planning.log_plan(trainer)
     words = [event for event in events if isinstance(event, str) and event != "a real update"]
     assert words == ["update", "memory", "time", "speed"]
     first = events.index("memory")
