@@ -135,13 +135,13 @@ draw(figure_1, "01_here.svg", here=attentions)
 #
 # 1. **Score.** Take the dot product of "bank" with each word, also with itself:
 #    multiply number by number, and add. It is large if both are large in the same
-#    places. "River" wins because it is long: it says "water" three times as loudly as
-#    "bank" does.
+#    places. "Bank" scores 2 with itself, and 3 with "river", although "river" shares
+#    only the water: it is long, and says "water" three times as loudly as "bank" does.
 # 2. **Scale.** Divide each score by $\sqrt{2} = 1.414$, as our vectors have two
 #    numbers. A section below says why.
-# 3. **Weigh.** Raise $e = 2.718$ to the power of each score. That makes it positive,
-#    and makes large scores stand out. Then divide by the sum, so that the weights sum
-#    to 1. This step is called the *softmax*.
+# 3. **Weigh.** Raise $e = 2.718$ to the power of each score. Then divide by the sum, so
+#    that the weights sum to 1. This step is called the *softmax*. The reason for the
+#    powers stands below the table.
 # 4. **Average.** Add up the vectors, each times its weight (a *weighted average*).
 #
 # | word | vector | score | score / $\sqrt{2}$ | $e$ to that | weight |
@@ -158,7 +158,14 @@ draw(figure_1, "01_here.svg", here=attentions)
 # $$+ \; 0.62 \cdot (3, 0) = (2.17, 0.31)$$
 #
 # "Bank" is no longer a riddle: beside a river it has seven times as much to do with
-# water as with money. Now the same by code, line by line as in the table.
+# water as with money.
+#
+# Why powers of $e$? Scores divided by their sum would give "by" (score 0) nothing, and
+# a negative score a negative weight. Squares are positive, but -3 would count as much
+# as 3. Powers of $e$ are positive and grow with the score; and the ratio of two
+# weights, $e^a / e^b = e^{a - b}$, depends only on how far one score leads the other.
+# "River" leads "bank" by 2.121 - 1.414 = 0.707, so its weight is $e^{0.707}$ = 2.03
+# times as large. Now the same by code, line by line as in the table.
 
 # %%
 words = ["bank", "by", "river"]
@@ -176,6 +183,7 @@ for i, word in enumerate(words):
     row = f"{word:6s} {scores[i]:6.2f}  {scaled[i]:6.3f}  {powers[i]:6.2f}"
     print(f"{row}  {weights[i]:6.2f}")
 print(f"e = {math.e:.3f}; its powers as above sum to {powers.round(2).sum():.2f}")
+print(f"e^{scaled[2] - scaled[0]:.3f} = {math.exp(scaled[2] - scaled[0]):.2f}")
 claim(
     "by river, 'bank' has seven times as much water as money",
     round(new_bank[0] / new_bank[1]) == 7,
@@ -220,9 +228,10 @@ draw(
 #
 # In a model these are three different vectors, made from the word's one vector by three
 # learned matrices (lesson 03). So a word may look for one thing, be found by another,
-# and give a third. The query of the row "lesen", above, is made of "Buch", the word
-# written before it. It may say "next I need the verb", the key of "read" may say "I am
-# a verb", and its value "the act of reading".
+# and give a third. When the model above is about to write "lesen", that word does not
+# exist yet. The newest word is "Buch", so the query is made of "Buch". It may say "next
+# I need the verb", the key of "read" may say "I am a verb", and its value "the act of
+# reading".
 #
 # The names come from looking up. A Python `dict` compares a query with each key by
 # `==`, and returns the one value whose key is equal. Attention is a soft dict: every
@@ -240,7 +249,9 @@ claim("a small change of the query moves no weight by more than", moved < 0.02, 
 
 # %% [markdown]
 # The dict jumps from "bank" to nothing, the weights of attention move by 0.015 at most.
-# So which query is better can be learned (lesson 02).
+# A small change of the query has a small effect, which can be measured. So one can ask
+# which way the query should move for a better answer. This is how it is learned (lesson
+# 02).
 #
 # ## How is attention computed?
 # Four words mark what a paragraph does. **State**: the paper's equation. **Derive**:
@@ -377,11 +388,9 @@ def slope_of_first(lead):
     return (weight_of_first(lead + 1e-6) - weight_of_first(lead)) / 1e-6
 
 
-slopes = []
 for lead in (0, 1, 8):
     w = weight_of_first(lead)
     slope_of_w = slope_of_first(lead)
-    slopes.append((slope_of_w, slope_of_first(lead / 8) / 8))
     print(f"a lead of {lead}: weight {w:.4f}, slope {slope_of_w:.4f}")
     # Equal to 5 digits: a step measures a slope no better.
     same("    the slope is w (1 - w)", slope_of_w, w * (1 - w), rtol=1e-5)
@@ -390,32 +399,38 @@ for lead in (0, 1, 8):
 # Without a lead, the weight is 0.5, and it follows its score with a slope of 0.25. With
 # a lead of 8, the first key takes everything, and its slope is nearly 0. That is bad
 # because a model learns by following slopes (lesson 02). Where there is none, it cannot
-# learn.
+# learn. A weight near 0 has no slope either. One formula says both: the slope of a
+# weight $w$ is $w (1 - w)$. Lesson 02 derives it.
 #
-# A weight near 0 has no slope either. One formula says both: the slope of a weight $w$
-# is $w (1 - w)$. Lesson 02 derives it.
-#
-# What a model changes is $q · k$. With the division, raising $q · k$ by 1 raises the
-# score by 1/8 only. So the division makes a lead of 8 a lead of 1, and multiplies each
-# slope by 1/8:
+# What a model changes is $q · k$, and the division by 8 acts on it twice. A lead of 8
+# in $q · k$ becomes a lead of 1 in the score. And when $q · k$ rises by 1, the score
+# rises by 1/8 only, so the slope for $q · k$ is 1/8 of the slope for the score:
 
 # %%
-for lead, pair in zip((0, 1, 8), slopes, strict=True):
-    print("a lead of {}: slope {:.4f}, divided {:.4f}".format(lead, *pair))
+slopes = []
+print("q.k leads by   slope    divided, by   slope")
+for lead in (0, 1, 8):
+    plain = slope_of_first(lead)
+    of_score = slope_of_first(lead / 8)
+    slopes.append((plain, of_score / 8))
+    columns = f"{lead:12}   {plain:.4f}   {lead / 8:11}"
+    print(f"{columns}   {of_score:.4f} / 8 = {of_score / 8:.4f}")
 slope_ratios = np.array(slopes[0]) / slopes[2]
 print("the first slope / the last one: {:.0f} and {:.1f}".format(*slope_ratios))
 
 # %% [markdown]
-# Divided, all slopes are small. That is no harm: a model learns in *steps* (lesson 02),
-# and may take 8 times larger ones. **But it has one step size for everything.**
-# Undivided, the slopes of these queries differ by a factor of 746. A step that moves
-# the slow query throws the quick one far past its goal; a step that suits the quick one
-# leaves the slow one where it is. Divided, they differ by 1.3, and one step suits both.
+# From top to bottom the undivided slope falls by a factor of 746, the divided one by a
+# factor of 1.3. Divided, all three are small. That is no harm: a model learns in
+# *steps* (lesson 02), and may take 8 times larger ones. **But it has one step size for
+# everything.** Undivided, a step that moves the slow query, with the lead of 8, throws
+# the quick one far past its goal; a step that suits the quick one leaves the slow one
+# where it is. Divided, one step suits all three.
 #
 # So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. Of each
-# query take the largest weight $w$, and its slope $w (1 - w)$. The shared step must
-# suit the average slope. A query with less than a tenth of the average has *nearly no
-# slope*. How many have?
+# query take the largest weight $w$, and its slope $w (1 - w)$. Why the largest? If it
+# is near 1, all others are near 0, and no weight of this query has a slope. A step that
+# suits the average slope moves a query with a tenth of that slope only a tenth as far.
+# With less than a tenth, we say, a query has *nearly no slope*. How many have?
 
 
 # %%
@@ -505,6 +520,7 @@ def sees_words_only(t, s):
 
 names = ["the", "old", "man", "reads", "(pad)", "(pad)"]
 X = np.random.default_rng(8).standard_normal((6, 4))  # a vector for each
+X[5] = X[4]  # padding is one word, and has one vector
 past_by_loops = masked_weights_by_loops(X, X, sees_the_past)
 print(past_by_loops[:3].round(2))  # the first three words, and what each may look at
 words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
@@ -552,7 +568,7 @@ draw(figures.masks, "01_masks.png", no_mask, padded, causal, names)
 # the forbidden keys. So the weights no longer sum to 1, and worse, the future *leaks*
 # into the past through that sum.
 #
-# The test for a leak: change the last two positions, and see whether an earlier answer
+# The test for a leak: change "reads", and see whether the answer of a word before it
 # moves. With the mask it must not: a weight of exactly 0 adds exactly 0, so even the
 # last digit stays.
 
@@ -569,8 +585,8 @@ def minus_infinity(x):
 
 def leak(attend):
     other_future = X.copy()
-    other_future[4:] += 1
-    return abs(attend(X) - attend(other_future))[:4].max()
+    other_future[3] += 1  # "reads" is the future of the three words before it
+    return abs(attend(X) - attend(other_future))[:3].max()
 
 
 leaked = leak(minus_infinity)
@@ -582,9 +598,9 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 
 # %% [markdown]
 # The last number is the first cell of the left map above. The rest of that row's weight
-# went to words of the future. One could divide each row by its sum again (exercise 3).
-# But if a forbidden score is by far the largest, the allowed weights have rounded to 0
-# by then, and nothing is left to divide.
+# went to the positions after it. One could divide each row by its sum again (exercise
+# 3). But if a forbidden score is by far the largest, the allowed weights have rounded
+# to 0 by then, and nothing is left to divide.
 #
 # ## What does attention cost, and what does it buy?
 # A *layer* is one step of a model: $n$ vectors in, $n$ new vectors out. Before the
@@ -612,10 +628,13 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # the one before, so no machine can do them at the same time. The *path* is the number
 # of steps that a signal takes from the first word to the last. One convolution is
 # computed at once, but it reaches neighbours only: with a width of $k$ a signal moves
-# by $(k - 1) / 2$ words a layer. So about $2n/k$ are stacked; the table drops the 2.
+# by $(k - 1) / 2$ words a layer. The last word is $n - 1$ words away from the first, so
+# $2 (n - 1) / (k - 1)$ layers are stacked: $n - 1$ of them if $k = 3$. The table's
+# $n/k$ leaves out a factor, about 3 for $k = 3$, and nearer to 2 for a wide $k$.
 #
 # The shorter the path, the easier it is to learn that one word depends on the other:
-# each step changes the signal, until little of it may be left.
+# each step changes the signal. If each keeps 0.9 of it, 50 steps keep only
+# $0.9^{50} = 0.005$.
 #
 # **Use.** Let $d$ be 512, as in the paper, and let the text grow.
 
@@ -628,16 +647,15 @@ for n in (50, 512, 5_000):
     print(f"n = {n:5,}: {of_attention:14,} / {of_recurrent:13,} = {ratio:.1f}")
     if n == d:
         claim("at n = d, attention / recurrent is", ratio == 1, ratio)
+print(f"after 50 steps that each keep 0.9 of a signal, {0.9**50:.3f} of it is left")
 
 # %% [markdown]
 # For a sentence of 50 words, the scores and averages take a tenth of the recurrent
 # layer's multiplications; at $n = d$ they are even; for a text of 5,000 words they take
 # ten times as many. Learned matrices come on top: lesson 03 makes the complete bill.
 #
-# What else does it buy? In the recurrent layer the last word learns of the first in
-# $n - 1$ steps, each of which waits for the one before. In attention every word looks
-# at every other directly, and no word waits. **Attention has the shortest path, and
-# pays with $n^2$.**
+# What else does it buy? In attention every word looks at every other directly, and no
+# word waits. **Attention has the shortest path, and pays with $n^2$.**
 
 # %% [markdown]
 # ## What did we learn?
@@ -656,26 +674,16 @@ for n in (50, 512, 5_000):
 # worth everybody's click.
 #
 # ### Why is the difference of two programs not exactly zero?
-# On a computer $(a + b) + c$ is not always $a + (b + c)$, because it rounds after each
-# addition.
+# A computer rounds after each addition, so $(a + b) + c$ is not always $a + (b + c)$.
 
 # %%
-left_first = (0.1 + 0.2) + 0.3
-right_first = 0.1 + (0.2 + 0.3)
-print(left_first, "and", right_first)
-claim(
-    "0.1 + 0.2 + 0.3 depends on the order of addition, by",
-    left_first != right_first,
-    f"{left_first - right_first:.1e}",
-)
+difference = ((0.1 + 0.2) + 0.3) - (0.1 + (0.2 + 0.3))
+claim("0.1 + 0.2 + 0.3 depends on the order, by", difference != 0, f"{difference:.1e}")
 
 # %% [markdown]
-# Some lines of `same` end in `0.0e+00`. That may be luck: the same roundings happened
-# in both programs, on this computer. A line with `1e-16` and a line with `0.0` are
-# equally good (and after long sums, or in 32 bits, the errors are larger).
-#
-# An exact 0 has a meaning only where a lesson *changes* something and then claims that
-# the result moved by exactly 0. Then the change cannot matter.
+# Where a line of `same` ends in `0.0e+00`, both programs happened to round alike. That
+# is no better than `1e-16`. A 0 has a meaning where a lesson *changes* something and
+# claims that the result moved by exactly 0. Then the change cannot matter.
 #
 # ### ★ What does the library's code look like?
 # First two more checks: of its softmax along another axis, and of large scores.
@@ -887,7 +895,7 @@ finish(
 # - **The convolution** of width 3 reaches one word to each side. The first and the last
 #   of 17 words are 16 apart, so it needs 16 layers.
 #
-# The $n/3$ of the table would be about 6: it leaves such factors out. The $n/k$ is
+# The $n/3$ of the table would be about 6: it leaves out the factor 3. The $n/k$ is
 # from the paper's text; its table has the $\log_k(n)$ of convolutions whose gaps widen
 # from layer to layer. And it has a fourth row, attention to $r$ neighbours only, with
 # $r · n · d$ multiplications and a path of $n/r$: a compromise for long texts.

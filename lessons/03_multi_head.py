@@ -52,9 +52,10 @@ claim("'sees' gets the same in both sentences", alike, man_sees_dog)
 # - If "sees" gives all its weight to the word before, it gets (2, 0) or (0, 2). Now it
 #   knows who sees, and nothing about who is seen.
 # - Weights of 1/4 and 3/4 do tell these two sentences apart: (0.5, 1.5) and (1.5, 0.5).
-#   But a language has more words than two. Let "cat" be (0.5, 1.5). Then "cat sees cat"
-#   gives "sees" (0.5, 1.5) as well, and nobody can tell it from "man sees dog". From
-#   *one* weighted sum of two unknown vectors, in general neither can be got back.
+#   But a language has more words than two. Let "cat" be (0.5, 1.5). In "cat sees cat",
+#   "sees" gets 1/4 cat + 3/4 cat = 1 cat, which is (0.5, 1.5), and nobody can tell it
+#   from "man sees dog". From *one* weighted sum of two unknown vectors, in general
+#   neither can be got back.
 #
 # So let two attentions look at the same time. The first fetches the word before, the
 # second the word after, and the two answers are written side by side. Both neighbours
@@ -115,9 +116,10 @@ draw(
 #
 # A verb asks for nouns, and strongly. The query of "sees" is the second row, (4, 0).
 # Its scores are 4, 0 and 4; divided by $\sqrt{2}$ they are 2.83, 0 and 2.83; and the
-# softmax makes weights of 0.49, 0.03 and 0.49. "Sees" now looks at its nouns. In the
-# same way a matrix $W^K$ makes the keys, so a word may be found by something else than
-# what it is, and a matrix $W^V$ makes the values, so it may hand over a third thing.
+# softmax makes the weights, rounded, 0.49, 0.03 and 0.49. "Sees" now looks at its
+# nouns. In the same way a matrix $W^K$ makes the keys, so a word may be found by
+# something else than what it is, and a matrix $W^V$ makes the values, so it may hand
+# over a third thing.
 
 # %%
 three_words = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])  # man sees dog
@@ -270,9 +272,9 @@ def heads_one_by_one(x, memory, layer, mask=None):
 
 
 # %% [markdown]
-# **Equate.** Two sentences of 5 positions ask memories of 7 positions, one of which has
-# padding. `Config` holds all sizes of a model. Three heads of 12 numbers have
-# $d_k = 4$.
+# **Equate.** Two sentences of 5 positions ask two memories of 7 positions. The second
+# memory ends with two positions of padding. `Config` holds all sizes of a model. Three
+# heads for vectors of 12 numbers have $d_k = 4$.
 
 # %%
 # d_v is not d_k, so that no mix-up can pass; attention needs no vocabulary.
@@ -372,11 +374,18 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # %% [markdown]
 # Lesson 01 counted only the scores and averages of attention, $2 T^2 d_{model}$, as
 # Table 1 of the paper does. The four matrices add $4 T d_{model}^2$. With them,
-# attention multiplies more often than the plain recurrent layer of lesson 01, which
-# takes $2 T d_{model}^2$. But translators used a larger one. GNMT, the paper's rival in
-# Table 2, has the *LSTM*, with four times as many matrices: $8 T d_{model}^2$.
-# **Attention multiplies less often than an LSTM while $T < 2 d_{model}$**, in the base
-# model below 1,024 words. And no position waits, and the path is short.
+# attention multiplies more often than the plain recurrent layer of lesson 01, which has
+# two matrices and takes $2 T d_{model}^2$. But translators used a larger one. GNMT, the
+# paper's rival in Table 2, has the *LSTM*. Where the plain layer computes one vector
+# for a word, it computes four: a proposal for the new state, and three *gates*, which
+# say how much to forget, to take in and to show. So it has four times as many matrices,
+# eight, and takes $8 T d_{model}^2$. Attention takes less if
+#
+# $$4 T d_{model}^2 + 2 T^2 d_{model} < 8 T d_{model}^2$$
+#
+# Divided by $2 T d_{model}$, that is $2 d_{model} + T < 4 d_{model}$. **Attention
+# multiplies less often than an LSTM while $T < 2 d_{model}$**, in the base model below
+# 1,024 words. And no position waits, and the path is short.
 
 # %%
 lengths = np.array([1, 12, 24, 48])
@@ -390,9 +399,10 @@ print(f"with d_model 512 they are even at T = {2 * 512:,}")
 # Look at several places, as the first section said. How much is that worth?
 #
 # **Use.** Watch a training. Each of 12 positions has three blocks, A, B and C, of 4
-# random numbers with mean 0 and variance 1; twelve more say which position it is.
-# Each must collect block A of its left neighbour, block B of its right neighbour, and
-# block C of position 0. Here is what position 5 wants:
+# random numbers with mean 0 and variance 1; twelve more say which position it is. So
+# $d_{model}$ is 12 + 12 = 24, as in `config` above. Each position must collect block A
+# of its left neighbour, block B of its right neighbour, and block C of position 0. Here
+# is what position 5 wants:
 #
 #     position        0              4          5          6
 #     it has       A0 B0 C0   ...  A4 B4 C4   A5 B5 C5   A6 B6 C6   ...
@@ -445,21 +455,24 @@ draw(figures.learning, "03_heads.png", learning, 20)
 # 1/3. Three places need three heads.*
 #
 # **State.** Where does 2/3 come from? One head has one set of weights. Let $a_1$, $a_2$
-# and $a_3$ be those on the left neighbour, the right neighbour and position 0. Look at
-# a number $c$ of block A at the left neighbour, and at $c'$ and $c''$, the same column
-# at the other two places. Wanted is $c$; the other two are noise. The head fetches
+# and $a_3$ be those on the left neighbour, the right neighbour and position 0; weight
+# on other positions would only add noise. Take number $j$ of a vector, one of block A,
+# at the three places: $c$ at the left neighbour, $c'$ at the right one, $c''$ at
+# position 0. Wanted is $c$. But the head hands over one number for the three,
 #
 # $$s = a_1 c + a_2 c' + a_3 c''$$
 #
-# How far off is the best guess of $c$?
+# Nor can $W^V$ and $W^O$ take the sum apart. All numbers of a vector are averaged with
+# the same three weights, and the sums of the others know nothing of $c$. So how far off
+# is the best guess of $c$? For blocks B and C take another $j$.
 #
 # - With all weight on the left neighbour, $s = c$, and the error is 0. But then nothing
-#   is known of blocks B and C: their errors are 1 and 1.
+#   is known of blocks B and C: their errors are 1 and 1. The sum is 0 + 1 + 1 = 2.
 # - With three weights of 1/3, the guess $s$ is wrong by $(2c - c' - c'') / 3$. Products
 #   of two different numbers have the mean 0, so the mean square of this is
-#   $(4 + 1 + 1) / 9 = 2/3$. It is the same for the other two blocks.
+#   $(4 + 1 + 1) / 9 = 2/3$, for each of the three blocks. The sum is 3 · 2/3 = 2.
 #
-# Both sum to 2. Do other weights, too?
+# Is the sum 2 with other weights, too?
 #
 # **Derive.** What follows the head may rescale: guess $c$ by $f s$ with the best $f$.
 # With $r = a_1^2 + a_2^2 + a_3^2$, the mean of $(c - f s)^2$ is
@@ -480,11 +493,11 @@ draw(figures.learning, "03_heads.png", learning, 20)
 # three sets of weights:
 
 # %%
-# (times, places, blocks): of one column of each block, the numbers at the three places
-columns = np.random.default_rng(3).standard_normal((100_000, 3, 3))
-wanted_numbers = columns.diagonal(axis1=1, axis2=2)  # A of place 1, B of place 2, ...
+# (times, places, blocks): of each block one number j, at the three places
+at_places = np.random.default_rng(3).standard_normal((100_000, 3, 3))
+wanted_numbers = at_places.diagonal(axis1=1, axis2=2)  # A of place 1, B of place 2, ...
 for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
-    s = a @ columns  # (100000, 3): what the head hands over
+    s = a @ at_places  # (100000, 3): what the head hands over
     f = (s * wanted_numbers).sum(axis=0) / (s * s).sum(axis=0)  # the best of each block
     of_three = ((wanted_numbers - f * s) ** 2).mean(axis=0)
     print(f"{a}: errors {of_three.round(2)}")
@@ -492,9 +505,10 @@ for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
 
 # %% [markdown]
 # So one head takes 1 from the sum, which is 3 without any head. Can a second head take
-# more than 1? No ("Why can no weights of several heads beat the bound?" proves it). So
-# with $h$ heads at least $3 - h$ of the error is left, on average $1 - h/3$ for each
-# block.
+# more than 1? No. The weights are the same for all blocks, so we may ask for $c$, $c'$
+# and $c''$ of one $j$. Each head gives one sum of these three unknown numbers, and $h$
+# sums can fix at most $h$ of them (with a proof in "More on heads"). So with $h$ heads
+# at least $3 - h$ of the error is left, on average $1 - h/3$ for each block.
 #
 # The one head was wide enough for all three blocks. What it lacked is not room but a
 # second set of weights, and that is a second head.
@@ -585,32 +599,6 @@ claim("head 3 from the end to the verb", to_verb > 0.6, f"{to_verb:.2f}")
 # Nothing below is needed for the next lesson. Of the questions, the two with a ★ are
 # worth everybody's click.
 #
-# ### Is a matrix that is used twice given both gradients?
-# Yes: `backward` adds up what each use sends (lesson 02). `last` below is rows A B A,
-# where A is the shared matrix and B the one in the middle. By the rule for products the
-# second A has the gradient (rows A B)^T g, and the first one rows^T (g A^T B^T).
-
-# %%
-fresh = np.random.default_rng(2)
-model = Module()
-model.first = Linear(6, 6, fresh, bias=False)
-model.others = [Linear(6, 6, fresh, bias=False), model.first]  # the first once more
-model.astype(np.float64)  # 64-bit numbers, for a sharp comparison
-shared = model.first.weight.numpy().copy()
-middle = model.others[0].weight.numpy().copy()
-rows = x.reshape(10, 6)  # all positions as rows
-g_last = rng.standard_normal((10, 6))
-once = model.first(rows)
-twice = model.others[0](once)
-last = model.others[1](twice)
-last.backward(g_last)
-from_last_use = (rows @ shared @ middle).T @ g_last
-from_first_use = rows.T @ (g_last @ shared.T @ middle.T)
-same("Linear = x W, three times", last, rows @ shared @ middle @ shared)
-both_uses = from_last_use + from_first_use
-same("a shared Parameter: two gradients added", model.first.weight.grad, both_uses)
-
-# %% [markdown]
 # ### ★ How large should the first random numbers be?
 # The paper does not say. If they are too large, the vectors grow from layer to layer,
 # and if they are too small, they fade. There is a size at which the vectors do neither.
@@ -748,7 +736,6 @@ change = refusal(lambda: setattr(config, "n_heads", 4))
 claim("a Config cannot be changed:", "n_heads" in change, change)
 
 # %% [markdown]
-
 # ### ★ Why can no weights of several heads beat the bound?
 # With $h$ heads there are $h$ such sums of each block. Mix them, as $W^O$ may, until
 # their vectors of weights $(a_1, a_2, a_3)$ are perpendicular to each other. Then the
