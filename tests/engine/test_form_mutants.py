@@ -26,7 +26,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     ],
     (F.attention, "cpu/sums"): [
         ("np.vecdot(x, y)", "np.vecdot(x, x)"),
-        ("range(0, shape[axis], step)", "range(0, max(1, shape[axis] - 1), step)"),
+        ("range(0, shape[axis], n)", "range(0, max(1, shape[axis] - 1), n)"),
     ],
     (transformer.add_and_norm, "cpu/functions"): [
         ("        g_added = gx * mask\n", "        g_added = gx * 1\n"),

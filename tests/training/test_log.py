@@ -58,7 +58,7 @@ def test_a_resumed_log_drops_entries_after_the_checkpoint(tmp_path):
         file.write('{"step": 40, "lo')  # killed here
     assert [entry["step"] for entry in read_history(tmp_path)] == [10, 20, 30]
     again = RunLog(tmp_path, after=20, write=print)
-    again.step(ENTRY | {"step": 21})
+    again.add(ENTRY | {"step": 21})
     assert (
         [entry["step"] for entry in read_history(tmp_path)]
         == [10, 20, 21]
