@@ -17,7 +17,7 @@ SIZE = {
     "accepts": lambda value: type(value) is int and value >= 1,
     "must_be": "an integer of at least 1",
 }
-COMPUTED = SIZE | {"accepts": lambda value: value is None or SIZE["accepts"](value)}
+OPTIONAL_SIZE = SIZE | {"accepts": lambda value: value is None or SIZE["accepts"](value)}
 # Dropout is rounded to 1/65536, and something must remain; no useful value is larger.
 FRACTION = {
     "accepts": lambda value: type(value) in (int, float) and 0 <= value <= 0.9999,
@@ -68,8 +68,8 @@ class Config:
     d_model: int = field(default=512, metadata=SIZE)
     d_ff: int = field(default=2048, metadata=SIZE)
     n_heads: int = field(default=8, metadata=SIZE)
-    d_k: int | None = field(default=None, metadata=COMPUTED)
-    d_v: int | None = field(default=None, metadata=COMPUTED)
+    d_k: int | None = field(default=None, metadata=OPTIONAL_SIZE)
+    d_v: int | None = field(default=None, metadata=OPTIONAL_SIZE)
     dropout: float = field(default=0.1, metadata=FRACTION)
     attention_dropout: float = field(default=0.0, metadata=FRACTION)
     feed_forward_dropout: float = field(default=0.0, metadata=FRACTION)
@@ -88,7 +88,7 @@ class Config:
     attention_bias: bool = field(default=False, metadata=SWITCH)
     activation: str = field(default="relu", metadata=_choice("relu", "swish"))
     output_bias: bool = field(default=False, metadata=SWITCH)
-    n_decoder_layers: int | None = field(default=None, metadata=COMPUTED)
+    n_decoder_layers: int | None = field(default=None, metadata=OPTIONAL_SIZE)
     suppressed_ids: tuple[int, ...] = ()
     decoder: str = field(default="self-attention", metadata=_choice("self-attention", "ssru"))
 

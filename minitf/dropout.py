@@ -39,7 +39,7 @@ class _DropoutState(threading.local):
     """The numbers that determine the next mask, and a generator; each thread has its own."""
 
     seed, step, first_row, place = 0, 0, 0, 0
-    generator = None  # made for the first mask: who only translates need not load numpy.random
+    generator = None  # made for the first mask: a translator never loads numpy.random
 
 
 _state = _DropoutState()
@@ -105,7 +105,7 @@ def mask_key(seed, step, place):
     without a seed never reuse a mask within a thread.
     Raises ValueError for a seed or step that is negative, no integer, or too large.
     """
-    # As a number of NumPy, such as an int32, a step might be too small for the product.
+    # A NumPy int32 would overflow in the product: so take Python's integers.
     numbers = seed, step, place
     seed, step, place = (int(n) if isinstance(n, np.integer) else n for n in numbers)
     key = seed, 65536 * step + place

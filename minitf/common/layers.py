@@ -46,7 +46,7 @@ def attends_plainly(attention, x, memory):
 
 
 def is_standard(module):
-    """Return whether a module is of this library, and nobody changed it: apart from those in it."""
+    """Return whether a module is of this library and unchanged; its submodules do not count."""
     is_own = type(module).__module__ in (nn.__name__, transformer.__name__, ssru.__name__)
     return is_own and module.can_cache and not is_changed(module)
 

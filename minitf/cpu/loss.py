@@ -26,7 +26,9 @@ def projected_cross_entropy(
     """Return the loss and the plain negative log-likelihood, and compute the gradients at once."""
     x_data, w, b = loss.projected_arrays(x, weight, bias)
     shape, dtype = x_data.shape, x_data.dtype
-    rows, ids, n_tokens = loss.real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
+    rows, ids, n_tokens = loss.counted_targets(
+        target, shape[:-1], len(w), smoothing, pad_id, n_tokens
+    )
     if smoothing >= 0.5:
         return NotImplemented  # q may not be larger for the true id: see `loss_and_gradient`
     flat = math.prod(shape[:-1]), shape[-1]
@@ -86,7 +88,7 @@ def loss_and_gradient(logits, target, smoothing):
         size = size - np.count_nonzero(impossible, axis=1)  # one number for each row
         wrong = loss.probability_of_others(smoothing, size)
         total = row_sums(np.where(impossible, 0, logits))[:, 0]
-    # Rounded only here: so these numbers of a row are the same, whether others have impossible ids.
+    # Rounded only here: then a row has the same numbers whether or not others have impossible ids.
     size, wrong, rest = (np.asarray(x, logits.dtype) for x in (size, wrong, 1 - smoothing - wrong))
     p = np.exp(logits, out=logits)
     sums = row_sums(p)

@@ -13,7 +13,7 @@ import threading
 
 from threadpoolctl import ThreadpoolController
 
-_FEW = 8  # items of about 0.1 ms each; for fewer it takes too long to wake the threads
+_MIN_ITEMS = 8  # items of about 0.1 ms each; for fewer, it takes longer to wake the threads
 
 _pool = contextvars.ContextVar("_pool", default=(None, 1))  # and its number of threads
 _has_second = contextvars.ContextVar("_has_second", default=False)
@@ -87,7 +87,7 @@ def _pool_of(process):  # a forked process does not have its parent's threads
 def parallel_for(function, items):
     """Call a function with every item, in any order, on all threads of the pool."""
     pool, count = _pool.get()
-    if count == 1 or len(items) < _FEW:
+    if count == 1 or len(items) < _MIN_ITEMS:
         for item in items:
             function(item)
     else:

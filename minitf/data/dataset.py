@@ -160,7 +160,7 @@ def read_corpus(settings, notes=(), log=print):
                 languages = learned
             elif languages != learned:
                 ours, model = " to ".join(languages), " to ".join(learned)
-                log(f"notice   --train is {ours}, the model {model}: better choose one of {ours}")
+                log(f"notice   --train is {ours}, the model {model}: a model of {ours} fits better")
         tokenized = settings.subwords == "none"
         corpus = corpora.Corpus("own", *languages, train, valid, {}, tokenized)
     if not settings.add:

@@ -76,7 +76,7 @@ KINDS = (
     # A unit of one letter is not a word.
     rf"(?<![\w.,]){_ANY_NUMBER} [ghlmVW](?![\w'/])",  # 5 m
     rf"(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)",  # 12345, 17:45, -3
-    # Around words they were taken for words, and never closed.
+    # Signs of emphasis around words: the model took them for words, and never closed them.
     rf"(?<!{_ALNUM})[*_~]++(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",  # **so, so**
     f"[{PLACEHOLDERS}]",  # ①
 )

@@ -147,7 +147,7 @@ def _read_corpus(settings, notes):
 
     notes: of the model that is trained further.
     """
-    # Said first, because a long text takes its time.
+    # Name the text before it is read: a long one takes a while.
     texts, say = [*(settings.train or [settings.corpus]), *(settings.add or [])], RunLog(None).say
     say(f"corpus   {', '.join(texts)}")
     return read_corpus(settings, notes, say)

@@ -58,7 +58,7 @@ class Ranks:
         self.rank, self.size = rank, size
         self._world = self._machine = None  # communicators of all ranks and of this machine's
         self._gpu = None
-        self._sharing = 1  # ranks that run on the cores of this one, itself included
+        self._ranks_on_my_cores = 1  # ranks that run on the cores of this one, itself included
         self.description = ""  # how many ranks on how many machines
 
     def join(self):
@@ -91,7 +91,7 @@ class Ranks:
         """Find out which ranks share the cores of this one, and which cores have no rank."""
         mine = own_cores()
         everyone = self._machine.allgather(mine)
-        self._sharing = sum(bool(mine & theirs) for theirs in everyone)
+        self._ranks_on_my_cores = sum(bool(mine & theirs) for theirs in everyone)
         machines = sum(self._world.allgather(self._machine.rank == 0))
         self.description = f"{self.size} on {amount(machines, 'machine')}"
         if idle := (os.cpu_count() or 1) - len(set().union(*everyone)):
@@ -102,7 +102,7 @@ class Ranks:
 
     def cores(self):
         """Return how many threads this rank may use; ranks on the same cores share them."""
-        return max(1, cpu_cores() // self._sharing)
+        return max(1, cpu_cores() // self._ranks_on_my_cores)
 
     def limit_threads(self):
         """Limit BLAS to those threads; on its own it ignores the CPU quota of a container."""

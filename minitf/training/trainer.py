@@ -84,7 +84,7 @@ class Trainer:
         self.facts = self.updater.machine | {"training pairs": dataset.pairs.fingerprint()[:8]}
         self.stop, self.clock, self.scores = StopRequest(), Clock(), ValidationScores()
         self.validator = Validator(dataset, settings, self.stop)
-        self.weights = []  # names of the files that the next average is made of
+        self.weight_files = []  # names of those that the next average is made of
         self.notes = {}  # of the model that is tuned: the new one keeps them
 
     @property
@@ -305,7 +305,7 @@ class Trainer:
             return
         state = self.model.state()
         count = self.settings.average
-        names, first = self.weights, cooldown_start(self.settings)
+        names, first = self.weight_files, cooldown_start(self.settings)
         if self.settings.cooldown and self.step > first:
             # The weights improve so quickly that those from before it would spoil an average.
             names = [name for name in names if self.folder.step_of(name) > first]
@@ -314,9 +314,9 @@ class Trainer:
             names, averaged = self.folder.average(names, state)
             self.save_model(averaged, len(names))
         if keep:
-            self.weights = names
+            self.weight_files = names
         self._write_checkpoint()
-        self.folder.delete_old_weights(self.weights)
+        self.folder.delete_old_weights(self.weight_files)
 
     def save_model(self, arrays, count):
         """Write the model for translate.py; `arrays` are the average of `count` sets of weights."""
@@ -324,9 +324,9 @@ class Trainer:
         notes = self.notes | {
             "step": self.step,
             "averaged": count,
-            # The model that is tuned has learned from longer lines than a text of short ones.
+            # A tuned model has learned from lines that may be longer than those of this text.
             "max_subwords": max(self.notes.get("max_subwords", 0), self.dataset.longest),
-            # As they are: so does a tuned public model only.
+            # Only a model tuned from a public one reads lines in capitals as they are.
             "reads_capitals": self.notes.get("reads_capitals", False),
             "corpus": corpus.name,
             "source_language": corpus.source_language,
@@ -342,7 +342,7 @@ class Trainer:
             "step": self.step,
             "epoch": self.cursor.epoch,
             "position": self.cursor.position,
-            "weights": self.weights,
+            "weights": self.weight_files,
             **dataclasses.asdict(self.scores),
             "seconds": self.clock.total(),
             "settings": dataclasses.asdict(self.settings),
@@ -362,7 +362,7 @@ class Trainer:
         check_probe(self.model, meta["probe"])
         self.optimizer.load_state(optimizer)
         self.cursor.move(meta["epoch"], meta["position"])
-        self.weights = meta["weights"]
+        self.weight_files = meta["weights"]
         self.notes = kept_notes(meta["notes"])
         self.scores = ValidationScores(**{name: meta[name] for name in vars(self.scores)})
         self.clock.earlier = meta["seconds"]

@@ -87,7 +87,7 @@ def check_size(config: Config, arrays: dict) -> None:
 
 
 def check_subwords(config: Config, count: int) -> None:
-    """Raise UserError unless the model has as many ids as there are subwords, with the same marks."""
+    """Raise UserError unless the model has as many ids as its subwords, and the same marks."""
     marks = config.pad_id, config.unk_id, config.bos_id, config.eos_id
     if (count, marks) != (config.vocabulary_size, (PAD, UNK, BOS, EOS)):
         known = f"the model knows {config.vocabulary_size:,}, of which {marks} are special"

@@ -38,7 +38,7 @@ _STAND_INS = r"[\U000f0000-\U0010ffff](?:[^\w\s]*[\U000f0000-\U0010ffff])*"
 _ENDS = r"[,;:–—)]\s+|[，、；：]\s*", r"\s+", r"(?s:.)"
 _LETTERS = r"[^\W\d_]+"
 # Words that would have as few subwords in lower case.
-_AS_IT_IS = "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
+_ABBREVIATIONS = "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
 # The characters of Chinese and Japanese, which have no spaces between sentences or words.
 _WIDE = "[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]"
 
@@ -182,7 +182,7 @@ def read_text(
     """Return a line as a model reads it, with a placeholder for each value, and the values.
 
     Values are what `minitf.text.protected` finds, and characters that stand for something else.
-    keep: a person's own patterns. language: of the line. Raises UserError for no pattern.
+    keep: regular expressions of a person (UserError for others). language: of the line.
     """
     text = normalise(without_entities(line))
     if "&" in text:
@@ -262,7 +262,7 @@ def _truecase_sentence(sentence, subwords):
 
 def _truecase_word(word, subwords):
     """Return a word in capitals as it is probably written otherwise."""
-    if re.fullmatch(_AS_IT_IS, word):
+    if re.fullmatch(_ABBREVIATIONS, word):
         return word
     low = word.lower()
     sharp = low[:1] + low[1:].replace("ss", "ß")  # no word begins with it: SSD

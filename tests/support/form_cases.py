@@ -776,7 +776,7 @@ TILES = {
             "HAS_FAST_EXP2": True,
         },
         "cpu.loss": {"CHUNK_ROWS": 3, "CHUNK": 1},
-        "cpu.threads": {"_FEW": 1},
+        "cpu.threads": {"_MIN_ITEMS": 1},
         "cpu.decode": {"_CACHED": 80, "_HUGE": 1},
         "common.decoder": {"_GROW_BY": 2},
         "common.beams": {"_BLOCK": 4},

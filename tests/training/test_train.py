@@ -244,7 +244,7 @@ def test_the_languages_of_a_tuned_model(folder, capsys, learned, now):
     assert commandline.main(shlex.split("--resume --out next --steps 2")) == 0
     found = json.loads(Path("next/config.json").read_text())
     assert (found["step"], found["source_language"], found["target_language"]) == (2, "en", now)
-    notice = "notice   --train is en to de, the model en to es: better choose one of en to de"
+    notice = "notice   --train is en to de, the model en to es: a model of en to de fits better"
     assert capsys.readouterr().out.count(notice) == (learned == "es")
 
 
