@@ -1,1 +1,1 @@
-"""Beyond the paper: later variations, the SSRU, the shortlist, and sampling in place of a search."""
+"""Beyond the paper: later variations, the SSRU, the shortlist, and sampling instead of a search."""
