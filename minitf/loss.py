@@ -59,7 +59,7 @@ def label_smoothed_cross_entropy(
     if not z.ndim:
         raise ValueError("the logits need an axis for the vocabulary, not shape ()")
     size = z.shape[-1]
-    rows, ids, n = counted_targets(target, z.shape[:-1], size, smoothing, pad_id, n_tokens)
+    rows, ids, n = kept_targets(target, z.shape[:-1], size, smoothing, pad_id, n_tokens)
     # (N, V): the N targets that count. z is a plain array, so nothing is recorded.
     log_p = log_softmax(z.reshape(-1, size)[rows]).data
     impossible = log_p == -xp.inf
@@ -127,7 +127,7 @@ def probability_of_others(smoothing, n_possible):
     return float(smoothing) / (n_possible - 1 + (n_possible == 1))  # an id alone has no others
 
 
-def counted_targets(target, shape, size, smoothing, pad_id, n_tokens):
+def kept_targets(target, shape, size, smoothing, pad_id, n_tokens):
     """Return the indices of the targets that count, these targets, and the divisor of the loss.
 
     target: int (...) of the given shape   ->   int (N,), int (N,), a float

@@ -26,9 +26,7 @@ def projected_cross_entropy(
     """Return the loss and the plain negative log-likelihood, and compute the gradients at once."""
     x_data, w, b = loss.projected_arrays(x, weight, bias)
     shape, dtype = x_data.shape, x_data.dtype
-    rows, ids, n_tokens = loss.counted_targets(
-        target, shape[:-1], len(w), smoothing, pad_id, n_tokens
-    )
+    rows, ids, n_tokens = loss.kept_targets(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
     if smoothing >= 0.5:
         return NotImplemented  # q may not be larger for the true id: see `loss_and_gradient`
     flat = math.prod(shape[:-1]), shape[-1]

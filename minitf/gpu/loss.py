@@ -26,9 +26,7 @@ def projected_cross_entropy(
     shape, dtype = x_data.shape, x_data.dtype
     if not has_kernels(x_data, w, b):
         return NotImplemented
-    rows, ids, n_tokens = loss.counted_targets(
-        target, shape[:-1], len(w), smoothing, pad_id, n_tokens
-    )
+    rows, ids, n_tokens = loss.kept_targets(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
     if smoothing >= 0.5:
         return NotImplemented  # the kernel needs a q that is larger for the true id
     flat = math.prod(shape[:-1]), shape[-1]
