@@ -45,7 +45,7 @@ from minitf.data.toy import grammar
 from minitf.errors import UserError
 from minitf.nn import Embedding, Parameter
 from minitf.tensor import Tensor, record  # noqa: F401 (record: for an exercise)
-from minitf.transformer import EncoderLayer, Positions, padding_mask, sinusoid
+from minitf.transformer import EncoderLayer, Positions, sinusoid
 
 # Reads the options --figures and --backend, and starts to count the claims.
 begin("05_embeddings")
@@ -181,10 +181,10 @@ def waves(length, d_model):
 PE = sinusoid(100, 64, dtype=np.float64)
 same("sinusoid = one number at a time", PE, waves(100, 64))
 print(f"each hand is slower by a factor of {10000 ** (2 / 64):.2f}")
-print(f"the last one goes round in {2 * pi * 10000 ** (62 / 64):,.0f} positions")
+print(f"hand 31 goes round in {2 * pi * 10000 ** (62 / 64):,.0f} positions")
 
 # %%
-for i in (0, 8, 16):  # three of the 32
+for i in (0, 1, 8, 16):  # four of the 32
     positions_per_round = 2 * pi * 10000 ** (2 * i / 64)
     print(f"hand {i:2d} goes round in {positions_per_round:6.2f} positions")
 print(f"hand 16 at position 44: {np.degrees(44 / 10000 ** (2 * 16 / 64)):.0f} degrees")
@@ -210,8 +210,9 @@ draw(figures.table, "05_table.png", PE)
 #
 # **Use.** With one hand, the vectors of positions 0 and 44 are only 0.02 apart. With
 # all 32 hands they are 5.1 apart. Of the first 100 positions, the one nearest to
-# position 0 is its neighbour, position 1, and even that is 1.47 away, where each vector
-# has the length 5.7.
+# position 0 is its neighbour, position 1, and even that is 1.47 away. Each vector has
+# the length $\sqrt{32} = 5.7$: of each of the 32 hands, the squares of sine and cosine
+# sum to 1.
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
@@ -254,8 +255,8 @@ draw(figures.distance, "05_distance.png", of_PE)
 # ![The dot product of two positions over their distance, from -50 to 50: a peak of 32 at the distance 0, with slopes on both sides and waves on them, down to about 15.](figures/05_distance.png)
 #
 # *What to see: the peak is at 0, and on the whole nearer positions are more alike. The
-# waves come from the fast hands: at a distance of 25, hands 0 and 1 are both back where
-# they were.*
+# waves come from the fast hands. At a distance of 25, hand 0 has gone round 4 times, in
+# 6.28 positions each, and hand 1 three times, in 8.38: both are back where they were.*
 
 # %% [markdown]
 # ## What can a model read from the hands?
@@ -473,8 +474,8 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # verbs, and names like names. Outside the blocks the cosines are small or negative
 # (light blue or white).*
 #
-# Nobody told the model what an adjective is, or a name. Yet nearly all of its nouns are
-# most like another noun, and its adjectives most like another adjective:
+# Nobody told the model what an adjective is, or a name. Yet of 72 nouns and adjectives,
+# 71 are most like one of their own kind. By chance it would be 43:
 
 # %%
 kind_of = dict.fromkeys(grammar.NOUNS, "noun") | dict.fromkeys(
@@ -490,11 +491,20 @@ by_chance = sum((kinds == kind).sum() - 1 for kind in kinds) / (len(kinds) - 1)
 print(f"    by chance {by_chance:.0f}")
 
 # %% [markdown]
-# Words that are used alike get similar gradients in step after step, and so
-# their rows become similar, even of opposites like "small" and "big". Most alike are
-# words with the same translation: in its sentences, "small" and "little" are both
-# "klein", "big" and "tall" both "groß". A row holds what the task needs to know about a
-# word.
+# Why? A row learns mostly where its word is read, and where it has to be written.
+#
+# *Read.* Put "little" for "small" in a sentence: the same "klein" has to come out. So
+# the loss depends on the one row as it depends on the other, and training moves both
+# down the same slope. Put "big": the rest of the sentence asks the same of its row, but
+# "groß" has to come out. So the cosine of "small" is 0.85 with "little", and still 0.58
+# with its opposite, "big".
+#
+# *Written.* The score of a word is its row times the last vector $h$ (next section).
+# The loss of the right word is $-\ln p$, and has the slope $p - 1$ in that score. So a
+# step of training moves the row by $(1 - p) \, h$ times the step size. Words that
+# follow in the same places meet the same $h$: their rows move in the same direction.
+#
+# So a row holds what the task needs to know about a word.
 
 # %% [markdown]
 # ## Why is one table used three times?
@@ -525,10 +535,12 @@ print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f
 # Why should source and target share? Both languages have one vocabulary, and names,
 # numbers and many pieces are the same in both: one row serves both.
 #
-# Why should a row that reads a word also write it? It need not. But the decoder reads
-# the words that it wrote. Take two words that mean nearly the same, such as "rasch" and
-# "schnell" (quick, fast). The decoder should treat them alike when it reads them and
-# when it scores them, and one table learns that once.
+# Why should a row that reads a word also write it? It need not: three tables work, too,
+# in a model of 101 million numbers. But Press and Wolf, whom the paper cites, tied the
+# tables of translators: these had less than half of their numbers left, and translated
+# as well as before. A reason is that the decoder reads what it wrote. It should treat
+# two words of one meaning, such as "rasch" and "schnell" (quick, fast), alike when it
+# reads them and when it scores them, and one table learns that once.
 #
 # **Derive.** A matrix that is used three times has as its gradient the sum of three
 # (lesson 02).
@@ -540,11 +552,7 @@ print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f
 # $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
 #
 # followed by dropout (section 5.4), which is off here.
-
-# %%
-print(f"the factor of the paper's model is sqrt(512) = {sqrt(512):.1f}")
-
-# %% [markdown]
+#
 # Where does the root come from? The paper does not say. Tying gives a good reason: the
 # same row of $E$ has to be right at both ends of the model. At the top its numbers must
 # be small, or the logits are too large. At the bottom they must be large, or the
@@ -587,19 +595,26 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # equal size. Does the head that read the news still find the word before? No. It finds
 # its own word.
 #
-# The head turns the whole sum, word and position. The turned position fits the place
-# before best, but only by 32 to 30.9. The word, hardly changed by the small turn, fits
-# *itself* with about 62, and any other word with about 0. So a word's own place wins,
-# 93 to 32, on average over the words of a new model with $d_{model}$ 64.
+# The head turns the whole sum, word and position, and multiplies it with another sum.
+# So a score has four products. The turned position fits the place before best, but only
+# by 32 to 30.9. The word, hardly changed by the small turn, fits *itself* with about
+# 62, and any other word with 0 on average. A word with a position, and a position with
+# a word, have 0 on average, too. So a word's own place wins, 93 to 32, on average over
+# the words of a new model with $d_{model}$ 64:
 #
-# Why 62? Not turned, a word with itself has 64 on average, its squared length. A pair
-# of columns, turned by $\omega$, keeps the share $\cos(\omega)$ of it. On average
-# over the 32 pairs that share is 30.9/32, for a word as for a position.
+# | score with | word, word | position, position | word, position, twice | together |
+# |---|---|---|---|---|
+# | its own place | 62 | 30.9 | 0 | 93 |
+# | the place before | 0 | 32 | 0 | 32 |
 #
-# | score with | word meets word | position meets position | together |
-# |---|---|---|---|
-# | its own place | 62 | 30.9 | 93 |
-# | the place before | 0 | 32 | 32 |
+# Why 62? Not turned, a word with itself has 64 on average, its squared length. Turn a
+# pair of its columns, $(a, b)$, by $\omega$, and multiply it with itself as it was:
+#
+# $$(a \cos \omega + b \sin \omega) \, a + (b \cos \omega - a \sin \omega) \, b
+# = (a^2 + b^2) \cos \omega$$
+#
+# So it keeps the share $\cos \omega$ of its squared length. The mean share of the 32
+# pairs is 30.9/32, for a word as for a position.
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
@@ -621,20 +636,37 @@ for name, products in (("itself", at_its_own), ("the word before", before_it)):
 scores = entering @ turn(-1) @ entering.T
 at_itself = (scores.argmax(axis=1) == np.arange(20)).sum()
 claim("built by hand, of 20 words look at themselves", at_itself == 20, at_itself)
+of_seven = np.linalg.svd(PE[:20])[2][:7]  # the 7 directions, (7, 64)
+for name, rows_of in (("positions", PE[:20]), ("words", all_words)):
+    share = ((rows_of @ of_seven.T) ** 2).sum() / (rows_of**2).sum()
+    print(f"of the {name}, in the 7 directions: {share:.0%}")
 
 # %% [markdown]
-# Can training do better than our hand? Yes: positions fill only few of the 64
-# directions, as the slow hands hardly move. A matrix that reads those, and ignores the
-# others, keeps the positions and loses most of the word ("How does a head learn to find
-# the word before?"). So often the best key is the word before:
+# Can training do better than our hand? Yes. Call a vector of length 1 a *direction*.
+# The slow hands hardly move, so the 20 positions lie nearly all in 7 of 64 directions
+# at right angles to each other. These hold 99% of the positions' squares, but only 11%
+# of a random word's. There a trained head reads the positions. In the other directions
+# it gives a vector a score below 0 with itself, so a word counts *against* its own
+# place. "How does a head learn to find the word before?" trains it. On average:
 #
-# | head | words | |
+# | score with | word, word | position, position | together |
+# |---|---|---|---|
+# | its own place | -1.7 | 2.0 | 0.3 |
+# | the place before | 0 | 2.4 | 2.4 |
+#
+# Now the place before leads. But the other words disturb, each by chance. How often is
+# the place before really the best of the 20?
+#
+# | head | words | looks at the word before |
 # |---|---|---|
 # | a guess | | 5% |
 # | built by hand | random, 64 numbers | never |
-# | trained | random, 64 numbers | a third |
+# | trained | random, 64 numbers | 32% |
 # | trained | those of the trained model | 60% |
 # | trained | random, 512 numbers | 85% |
+#
+# With 512 numbers each position is longer, 16 in place of 5.7, and in the directions of
+# the positions a word is as long as before.
 
 # %% [markdown]
 # ## What did we learn?
@@ -687,32 +719,41 @@ def found_by_learning(rows):
         (-F.log(weights[:, asks, asks - 1]).mean()).backward()
         W.data -= 0.02 * W.grad
         W.grad = None
-    return np.mean([share_found(rows, W.numpy()) for _ in range(20)])
+    return W.numpy(), np.mean([share_found(rows, W.numpy()) for _ in range(20)])
 
 
 untrained = rng.standard_normal(trained.shape) * trained.std()
 rotation = np.linalg.qr(rng.standard_normal((64, 64)))[0]
-in_random = found_by_learning(untrained)
-in_trained = found_by_learning(trained)
-in_turned = found_by_learning(trained @ rotation)
+W_random, in_random = found_by_learning(untrained)
+_, in_trained = found_by_learning(trained)
+_, in_turned = found_by_learning(trained @ rotation)
 print(f"trained rows {in_trained:.0%}, turned {in_turned:.0%}; a guess: {1 / 20:.0%}")
 # 300 steps at the rate 0.001, with random rows of 512 numbers: 85% (measured once).
 claim("random rows: the word before found", in_random > 0.25, f"{in_random:.0%}")
 claim("trained rows", abs(in_trained - 0.6) < 0.07, f"{in_trained:.0%}")
-print("directions        7    32")
-for name, rows_of in (("PE", PE[:20]), ("random", untrained), ("trained", trained)):
-    squares = np.linalg.svd(rows_of, compute_uv=False) ** 2
-    shares = [squares[:n].sum() / squares.sum() for n in (7, 32)]
-    print(f"    {name:8s}" + "".join(f"{share:6.0%}" for share in shares))
+
+# %%
+of_word = (8.0 * untrained @ W_random * 8.0 * untrained).sum(axis=1).mean()
+of_positions = PE[:20] @ W_random @ PE[:20].T
+own_place = of_positions.diagonal()[1:].mean()
+before_own = of_positions.diagonal(-1).mean()
+print(
+    f"a word with itself {of_word:.1f}, a position with itself {own_place:.1f}", end=""
+)
+print(f" ({of_word + own_place:.1f}), with the one before {before_own:.1f}")
+claim("the place before leads", before_own > of_word + own_place + 1, before_own)
+in_seven = of_seven @ W_random @ of_seven.T
+elsewhere = (W_random.trace() - in_seven.trace()) / 57
+print(f"in the 7 directions {in_seven.trace() / 7:.2f}, in the others {elsewhere:.2f}")
+most_alike = np.linalg.svd(trained, compute_uv=False) ** 2
+print(f"32 directions of trained rows: {most_alike[:32].sum() / most_alike.sum():.0%}")
 
 # %% [markdown]
-# `svd`, a function of NumPy, finds the *directions*, vectors at right angles to each
-# other, in which most of the rows lies. The 20 positions lie nearly all in 7 of the 64:
-# the slow hands hardly move. A matrix that ignores the other directions loses nothing
-# of the positions, and most of the words. Words that are used alike have similar rows,
-# so trained rows fill fewer directions: 32 hold 78%. That leaves more room for
-# positions, and it matters little which directions these are: turned, they serve nearly
-# as well.
+# The last line says what a vector of length 1 has with itself, on average: it is more
+# than 0 in the 7 directions, and less in the others. Words that are used alike have
+# similar rows, so trained rows fill fewer directions: 32 hold 78%. That leaves more
+# room for positions, and it matters little which directions these are: turned, they
+# serve nearly as well.
 
 # %% [markdown]
 # ### How does the library compute the two tables, and what if an id is not in it?
@@ -765,28 +806,6 @@ claim("the id 6 of a table of 6 rows is an error", is_refused(6), "IndexError")
 claim("and so is the id -1", is_refused(-1), "IndexError")
 
 # %% [markdown]
-# Padding fills up short sentences. Its id is 0, so it has a row like any other. But
-# behind the mask of lesson 01 no token reads it, and nobody uses the answers at its own
-# positions (the program below takes the first three). So as an input it learns nothing:
-# the gradient of its row is exactly 0.
-
-# %%
-padded_table = Parameter(E)
-padded = np.array([[4, 2, 1, 0, 0]])
-x = F.embedding(padded_table, padded)  # (1, 5, 3)
-mask = padding_mask(padded)[:, 0]  # (1, 1, 5): there are no heads here
-attended = F.attention(x, x, x, mask)
-attended[0, :3].backward(gy[:3])
-padding_gradient = float(abs(padded_table.grad[0]).max())
-claim("padding's row gets the gradient", padding_gradient == 0, padding_gradient)
-word_gradient = padded_table.grad[4]
-claim(
-    "the row of a word gets the gradient",
-    abs(word_gradient).min() > 0,
-    word_gradient.round(2),
-)
-
-# %% [markdown]
 # When a decoder writes a translation, the words come one at a time. Then `start` says
 # how many came before.
 
@@ -798,7 +817,7 @@ fifth = add_positions(X[:, 5:6], start=5)
 same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6])
 
 # %% [markdown]
-# ### Is the tied gradient the sum of three, and which rows does each reach?
+# ### Is the tied gradient the sum of three?
 # Below is the smallest model with all three uses: one attention in place of all layers.
 # Its *loss*, the number that training makes small, is the mean of $-\ln p$, where $p$
 # is the probability of the right next token: 0 if the model is sure of it, and larger
@@ -829,19 +848,6 @@ loss(for_source, for_target, for_output).backward()
 sum_of_three = for_source.grad + for_target.grad + for_output.grad
 same("the tied gradient = the sum of three", tied.grad, sum_of_three)
 grad_check(lambda table: loss(table, table, table), start, name="tied table")
-
-
-# %%
-def rows_reached(parameter):
-    return np.flatnonzero(abs(parameter.grad).sum(axis=1)).tolist()
-
-
-found = rows_reached(for_source)
-claim("the source's use reaches the rows of its ids", found == [5, 7, 9], found)
-found_in_target = rows_reached(for_target)
-claim("the target's use likewise", found_in_target == [2, 4, 5], found_in_target)
-found_in_output = rows_reached(for_output)
-claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_output)
 
 # %% [markdown]
 # ### ★ Why 10000?
