@@ -202,24 +202,42 @@ claim("steps 5, 10: memory and logits", ends == [(13, 64), (11, 1600)], ends)
 
 
 # %%
-def written_without(attentions):
+def without(attentions, ask):
+    """Return what `ask` returns while these attentions add nothing."""
     matrices = [attention.output.weight for attention in attentions]
     before = [matrix.data for matrix in matrices]
     for matrix in matrices:
         matrix.data = 0 * matrix.data
-    ids_written, _ = write(english_ids, run_trained)
+    answer = ask()
     for matrix, data in zip(matrices, before, strict=True):
         matrix.data = data
+    return answer
+
+
+def written_text():
+    ids_written, _ = write(english_ids, run_trained)
     return toy.subwords.decode([ids_written[1:]])[0]
 
 
-alone = written_without([layer.self_attention for layer in trained.encoder.layers])
-forgetful = written_without([layer.self_attention for layer in trained.decoder.layers])
-blind = written_without([layer.source_attention for layer in trained.decoder.layers])
+def n_after_neuen():
+    """Return after how many of 20 tokens "neuen" the next one would be "Buch"."""
+    neuen = toy.subwords.encode(["neuen"])[0][0]
+    logits = run_trained(english_ids, np.full(20, neuen))
+    return words_of(logits.argmax(axis=-1)).count("Buch")
+
+
+encoder_self = [layer.self_attention for layer in trained.encoder.layers]
+decoder_self = [layer.self_attention for layer in trained.decoder.layers]
+to_memory = [layer.source_attention for layer in trained.decoder.layers]
+alone = without(encoder_self, written_text)
+forgetful = without(decoder_self, written_text)
+blind = without(to_memory, written_text)
 print("without the encoder's self-attention:")
 print(f"    {alone}")
 print("without the decoder's self-attention:")
 print("   ", *forgetful.split()[:12], "...")
+n_buch = without(decoder_self, n_after_neuen)
+print(f"    after 'neuen', 'Buch' comes at {n_buch} of 20 positions")
 print("without the source attention:")
 print(f"    {blind}")
 articles = ("Die alte Lehrer", "die neue Buch", "in der Garten")
@@ -235,18 +253,36 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # | without | what goes wrong |
 # |---|---|
 # | the encoder's self-attention | no "the" has met its noun: three wrong articles |
-# | the decoder's self-attention | it repeats: it knows its newest token only |
+# | the decoder's self-attention | it repeats: it reads only its newest token |
 # | the source attention | fluent, about nothing: it only continues its own text |
 #
 # The first should have been **der** alte Lehrer, **das** neue Buch, **im** Garten; and
 # "liest" (reads) has become "hat gelesen" (has read), as "read" has not met its "-s".
-# What the third wrote means "Because our friendly He has no time?". A program that
-# continues a text is called a *language model*.
+# Why does the second repeat? It still knows at which position its newest token is. But
+# that matters little: after "neuen", "Buch" comes at 18 of 20 positions. So when a
+# token comes again, what followed it follows again. What the third wrote means "Because
+# our friendly He has no time?". A program that continues a text is called a *language
+# model*.
 #
 # So this model uses all three. Some nonsense was to be expected, as the layers above
 # had never met such vectors; but each time it fails at what we said. That is no proof
 # that no model could do with fewer: many of today's are [only a
 # decoder](decoder_only.py).
+#
+# And why $N$ layers? In the first one a word looks at words that have not looked yet:
+# "read" meets its "-s". In the second it looks at words that have: "teacher" now finds
+# a "reads". So each layer can use what the one below it has found out. How many are
+# enough? The paper tried 2, 4, 6 and 8. BLEU (lesson 08) says how good translations
+# are; the more, the better:
+
+# %%
+bleu = {2: 23.7, 4: 25.3, 6: 25.8, 8: 25.5}  # of N layers: Table 3, base and (C)
+for n_layers, score in bleu.items():
+    print(f"    {n_layers} layers: BLEU {score}")
+claim("the best in Table 3 is N =", max(bleu, key=bleu.get) == 6, 6)
+
+# %% [markdown]
+# Two layers are much worse, and eight no better than six. So the base model has six.
 #
 # ## How do the pieces make a Transformer?
 #
@@ -464,11 +500,7 @@ same(
 # the shorter ones.
 #
 # Draw an arrow from each position to those that read it, for three layers and four
-# positions: once with the mask everywhere, and once with one that is missing. The mask
-# is a matrix with a True for each arrow. Multiply two masks, with "or" for the sum: row
-# $t$, column $s$ asks for a position $r$ between, with an arrow from $s$ to $r$ in one
-# layer and from $r$ to $t$ in the next. So the product of all three says which input
-# $s$ has a path to output $t$.
+# positions: once with the mask everywhere, and once with one that is missing.
 
 # %%
 up_to_own = np.tri(4, dtype=bool)  # row t: position t reads 0 to t
@@ -477,14 +509,6 @@ layers = {
     "the mask in every layer": [up_to_own, up_to_own, up_to_own],
     "layer 2 without its mask": [up_to_own, all_four, up_to_own],
 }
-reaching = {}
-for title, masks in layers.items():
-    reached = masks[2] @ masks[1] @ masks[0]  # of bool: is there a path?
-    reaching[title] = np.flatnonzero(reached[2]).tolist()
-    print(f"    {title}: the inputs that reach output 2 are {reaching[title]}")
-masked, leaking = reaching.values()
-claim("with masks, nothing after 2 reaches output 2", masked == [0, 1, 2], masked)
-claim("without one of them, 3 does", leaking == [0, 1, 2, 3], leaking)
 words = ["(start)", "Der", "alte", "Lehrer"]
 draw(figures.arrows, "06_arrows.png", layers, 2, words, words[1:] + ["liest"])
 
@@ -496,6 +520,24 @@ draw(figures.arrows, "06_arrows.png", layers, 2, words, words[1:] + ["liest"])
 # the second the dashed arrows of layer 2 lead there, and any one of the three would be
 # enough. Of the new arrows to the left, only those from "Lehrer" are drawn.*
 #
+# A program finds the paths by a product of matrices. A mask has a True in row $t$,
+# column $s$ for each arrow from $s$ to $t$. The product of the masks of layers 2 and 1
+# has a True there if a position $r$ lies between: an arrow of layer 1 goes from $s$ to
+# $r$, and one of layer 2 from $r$ to $t$. The first layer is the last factor, since the
+# column says where a path begins. With the mask of layer 3 in front, the product says
+# which input $s$ has a path to output $t$.
+
+# %%
+reaching = {}
+for title, masks in layers.items():
+    reached = masks[2] @ masks[1] @ masks[0]  # of bool: "or" in place of the sum
+    reaching[title] = np.flatnonzero(reached[2]).tolist()
+    print(f"    {title}: the inputs that reach output 2 are {reaching[title]}")
+masked, leaking = reaching.values()
+claim("with masks, nothing after 2 reaches output 2", masked == [0, 1, 2], masked)
+claim("without one of them, 3 does", leaking == [0, 1, 2, 3], leaking)
+
+# %% [markdown]
 # **Equate.** $T$ short runs by hand, of each its last position, against one run of the
 # library:
 
@@ -514,7 +556,8 @@ same(
 # **Use.** So one run judges each token of a translation. Here is the trained model with
 # the true German sentence. `make_batch` adds the marks and makes three arrays:
 # `source`, what the encoder reads; `target_in`, what the decoder reads; and
-# `target_out`, what it must predict.
+# `target_out`, what it must predict. The last column has the probabilities with which
+# the model wrote these words, at the beginning of the lesson.
 
 # %%
 # The vocabulary's size tells make_batch which ids there can be.
@@ -528,14 +571,13 @@ of_right_token = []
 for t in range(pair.n_tokens):
     of_right_token.append(given[t, pair.target_out[0, t]])
     print(f"    reads {reads[t]:8s} must predict {predicts[t]:8s}", end="")
-    print(f" and gives it the probability {of_right_token[t]:.3f}")
-same("the column at the beginning of the lesson", of_right_token, probabilities)
+    print(f": {of_right_token[t]:.3f}   when it wrote: {probabilities[t]:.3f}")
+same("the probabilities of the eleven runs of `write`", of_right_token, probabilities)
 
 # %% [markdown]
-# These are the eleven numbers of the beginning, because the model had written exactly
-# the true sentence. There they took eleven runs, here one. That most are about 0.95,
-# and none is 1, is on purpose: the model was trained with *label smoothing* (lesson
-# 07).
+# The two columns are equal, because the model had written exactly the true sentence.
+# There they took eleven runs, here one. That most are about 0.95, and none is 1, is on
+# purpose: the model was trained with *label smoothing* (lesson 07).
 #
 # Where does it look for the next word? In the source, through the source attention of
 # its last layer. Here are the weights, the mean of the 4 heads.
@@ -765,10 +807,13 @@ claim("each of the five leaks moves by at least", least_of_five > 1e-4, least_of
 # remembered. So an honest model cannot do better than to give each of the 16 words the
 # probability 1/16: its loss is $-\ln(1/16) = \ln 16 = 2.77$.
 #
-# How good is it as a translator? A translator has the source and the words written so
-# far, and nothing else. So give the model these alone, take $-\ln p$ of word $t$, and
-# call the mean *translating*. `python -m minitf.course.experiments.leaks` trained the
-# models, in a minute or two.
+# How good is it as a translator? A translator has the source, the start mark and the
+# words written so far, and nothing else. So each of the models now reads these alone.
+# The one whose target was not shifted finds the word before where its answer stood in
+# training. The one that had the target in the source gets the six words of the source,
+# without the target behind them. Take $-\ln p$ of word $t$, and call the mean
+# *translating*. `python -m minitf.course.experiments.leaks` trained the models, in a
+# minute or two.
 
 
 # %%
@@ -788,17 +833,20 @@ print(f"    a guess, ln 16: {guess:.2f}, and a sixth of it: {guess / 6:.2f}")
 print_losses(["none"] + five)
 sure = -math.log(0.001)
 print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
+left = [1 / (1 + math.exp(s)) for s in (0, 2)]
+print(f"    the weight left beside a score of 0, of 2: {left[0]:.2f}, {left[1]:.2f}")
 
 # %% [markdown]
 # - **Every leak makes the loss look better than a guess.** The decoder reads the start
 #   mark and five of the 6 words. So without a mask, or with a shifted one, it copies
 #   five and must guess the last: the loss is near a sixth of 2.77, or 0.46. With the
-#   mask after the softmax it is on its way there, 0.64 after 400 updates: the softmax
-#   has shared its weight with the later words, too. The better they fit the query, the
-#   less is left for the permitted ones, and from that the model learns to guess them.
-#   The last two leaks show all 6 words.
-# - **Every leak ruins the translation.** There the loss is far *above* that of a guess.
-#   Why worse than a guess? The model has learned to be sure. Now it is sure of
+#   mask after the softmax it is on its way there, 0.64 after 400 updates. Why? Take two
+#   keys, the own one of position 0, with the score 0, and that of the next word, with
+#   the score $s$. The softmax gives the own one the weight $1 / (1 + e^s)$: 0.50 if $s$
+#   is 0, and 0.12 if $s$ is 2. The mask leaves it so. Thus it tells $s$, which depends
+#   on the next word. The last two leaks show all 6 words.
+# - **Every leak ruins the translation.** There the loss is 5.42 to 10.18, far *above*
+#   the 2.77 of a guess. Why? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of
 #   0.001 its loss is 6.9. That is the look of "good loss, nonsense text".
 # - **A loss that is too good is another check.** On random text the yardstick is the
@@ -997,18 +1045,9 @@ def probability_of_sentence():
     return product
 
 
-def without_source_attention(i):
-    matrix = trained.decoder.layers[i].source_attention.output.weight
-    kept_for_later = matrix.data
-    matrix.data = 0 * kept_for_later
-    probability = probability_of_sentence()
-    matrix.data = kept_for_later
-    return probability
-
-
 complete = probability_of_sentence()
-cut_1 = without_source_attention(0)  # layers are counted from 0
-cut_2 = without_source_attention(1)
+cut_1 = without(to_memory[:1], probability_of_sentence)
+cut_2 = without(to_memory[1:], probability_of_sentence)
 claim("with all of the memory the sentence is probable", complete > 0.4, complete)
 claim("without source attention in layer 1, less so", cut_1 < 0.9 * complete, cut_1)
 claim("without source attention in layer 2, hopeless", cut_2 < 1e-6, cut_2)
@@ -1029,24 +1068,6 @@ claim("the shared table has one name", names == ["embedding.weight"], names)
 claim("with tie=False there are three tables", len(names_untied) == 3, names_untied)
 
 # %% [markdown]
-# ### Which loss has a new model?
-# A new model knows nothing: its logits have a mean near 0 and a variance near 1, and
-# its loss, the mean of $-\ln p$ of the right token, is near $\ln V + 1/2$ (lesson 05).
-# **A first loss far from that is the first sign of a mistake.** Only 11 tokens are
-# averaged here, so it is off by a few tenths.
-
-# %%
-# loss returns the loss with label smoothing (lesson 07), and the mean of -ln p.
-_, minus_log = base.loss(pair.source, pair.target_in, pair.target_out)
-first = float(minus_log)
-expected = math.log(37_000) + 0.5
-claim(
-    "the first loss of the base model is ln V + 1/2, to 5%",
-    abs(first / expected - 1) < 0.05,
-    f"{first:.2f}, expected {expected:.2f}",
-)
-
-# %% [markdown]
 # ### What if the padding mask is missing, and what happens to the padding's own rows?
 # There is no error message. The sentence reads its padding as if it were words, and how
 # much padding it has depends on its neighbours in the batch. Its memory, whose numbers
@@ -1065,19 +1086,9 @@ claim("without the padding mask the memory changes by", change > 0.1, change)
 # comes out of them: the columns of the padding are hidden from all, and the loss leaves
 # its rows out. With padding on the left, the target would need a mask for its padding,
 # too.
-#
-# The loss counts the tokens and leaves the padding out, both in the sum and in the
-# number by which it divides:
 
 # %%
-minus_logs = -np.log(F.softmax(in_batch).numpy())
-of_right_tokens = []
-for i in (0, 1):
-    for t in range(n_target[i]):
-        of_right_tokens.append(minus_logs[i, t, batch.target_out[i, t]])
-loss, _ = trained.loss(batch.source, batch.target_in, batch.target_out, smoothing=0.0)
 claim("the batch has 11 + 8 tokens to predict", batch.n_tokens == 19, batch.n_tokens)
-same("the loss = the mean over these tokens", loss, np.mean(of_right_tokens))
 
 # %% [markdown]
 # ### ★ How do the leaks look as code, and which others are there?
@@ -1126,18 +1137,9 @@ of_all = [results[mistake]["training"][-1] for mistake in experiment.MISTAKES[1:
 claim("the highest training loss of the nine", max(of_all) < guess / 3, max(of_all))
 
 # %% [markdown]
-# **Why is a mask after the softmax a leak?** It sets the forbidden weights to 0, so no
-# forbidden *value* comes through. But the softmax has divided by a sum over all keys,
-# the later ones too. How much is left for the permitted weights tells something about
-# the later keys. That is one number for each head and query; how the model packs a word
-# into such numbers we have not looked at.
-#
-# **Why do differences of 1e-15 elsewhere not count?** Two programs, or arrays of other
-# sizes, add in other orders. In the check it is one program on arrays of one size.
-#
-# **And a softmax over the wrong axis?** It divides by a sum over the queries, and those
-# of later positions are among them. Both checks find it, and so does a still cheaper
-# one, from lesson 01: the weights of each query must sum to 1.
+# A mask after the softmax and a softmax over the wrong axis have a still cheaper check,
+# from lesson 01: the weights of each query must sum to 1. The wrong axis divides by a
+# sum over the queries, and those of later positions are among them.
 
 # %%
 queries = rng.standard_normal((5, 8))
@@ -1147,26 +1149,8 @@ permitted = np.where(causal, scores, -1e9)
 wrong_sums = F.softmax(permitted, axis=0).numpy().sum(axis=1)
 off = float(abs(wrong_sums - 1).max())
 claim("softmax over the queries: they miss 1 by", off > 0.1, off)
-after_softmax = F.softmax(scores).numpy() * causal
-first_sum = after_softmax[0].sum()
-claim(
-    "mask after the softmax: the first query's weights sum to",
-    first_sum < 0.9,
-    first_sum,
-)
-
-# %% [markdown]
-# One point of the figure of the leaks again, run now, so that you can trust the kept
-# numbers:
-
-# %%
-_, first_losses = experiment.train("target not shifted", updates=10)
-same(
-    "10 updates, repeated: the kept loss of an unshifted target",
-    np.mean(first_losses),
-    results["target not shifted"]["training"][0],
-    rtol=0.02,
-)
+first_sum = (F.softmax(scores).numpy() * causal)[0].sum()
+claim("mask after the softmax: the first row's sum", first_sum < 0.9, first_sum)
 
 # %% [markdown]
 # ### ★ Which vocabulary do the paper's sizes imply?
