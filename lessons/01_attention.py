@@ -140,8 +140,8 @@ draw(figure_1, "01_here.svg", here=attentions)
 # 2. **Scale.** Divide each score by $\sqrt{2} = 1.414$, as our vectors have two
 #    numbers. A section below says why.
 # 3. **Weigh.** Raise $e = 2.718$ to the power of each score. Then divide by the sum, so
-#    that the weights sum to 1. This step is called the *softmax*. The reason for the
-#    powers stands below the table.
+#    that the weights sum to 1. This step is called the *softmax*. The reason for powers
+#    is given below the table.
 # 4. **Average.** Add up the vectors, each times its weight (a *weighted average*).
 #
 # | word | vector | score | score / $\sqrt{2}$ | $e$ to that | weight |
@@ -248,7 +248,7 @@ moved = abs(soft - weights).max()
 claim("a small change of the query moves no weight by more than", moved < 0.02, moved)
 
 # %% [markdown]
-# The dict jumps from "bank" to nothing, the weights of attention move by 0.015 at most.
+# The dict jumps from "bank" to nothing; the weights of attention move by 0.015 at most.
 # A small change of the query has a small effect, which can be measured. So one can ask
 # which way the query should move for a better answer. This is how it is learned (lesson
 # 02).
@@ -402,18 +402,18 @@ for lead in (0, 1, 8):
 # learn. A weight near 0 has no slope either. One formula says both: the slope of a
 # weight $w$ is $w (1 - w)$. Lesson 02 derives it.
 #
-# What a model changes is $q · k$, and the division by 8 acts on it twice. A lead of 8
-# in $q · k$ becomes a lead of 1 in the score. And when $q · k$ rises by 1, the score
-# rises by 1/8 only, so the slope for $q · k$ is 1/8 of the slope for the score:
+# What a model changes is $q · k$. The division, by 8 if $d_k$ is 64, acts on it twice.
+# A lead of 8 in $q · k$ becomes a lead of 1 in the score. And when $q · k$ rises by 1,
+# the score rises by 1/8 only, so the slope for $q · k$ is 1/8 of that for the score:
 
 # %%
 slopes = []
-print("q.k leads by   slope    divided, by   slope")
+print("lead of q.k   its slope   lead / 8   its slope / 8")
 for lead in (0, 1, 8):
     plain = slope_of_first(lead)
     of_score = slope_of_first(lead / 8)
     slopes.append((plain, of_score / 8))
-    columns = f"{lead:12}   {plain:.4f}   {lead / 8:11}"
+    columns = f"{lead:11}   {plain:9.4f}   {lead / 8:8}"
     print(f"{columns}   {of_score:.4f} / 8 = {of_score / 8:.4f}")
 slope_ratios = np.array(slopes[0]) / slopes[2]
 print("the first slope / the last one: {:.0f} and {:.1f}".format(*slope_ratios))

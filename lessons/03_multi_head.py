@@ -400,9 +400,9 @@ print(f"with d_model 512 they are even at T = {2 * 512:,}")
 #
 # **Use.** Watch a training. Each of 12 positions has three blocks, A, B and C, of 4
 # random numbers with mean 0 and variance 1; twelve more say which position it is. So
-# $d_{model}$ is 12 + 12 = 24, as in `config` above. Each position must collect block A
-# of its left neighbour, block B of its right neighbour, and block C of position 0. Here
-# is what position 5 wants:
+# $d_{model}$ is 12 + 12 = 24, as in the `config` of the last section. Each position
+# must collect block A of its left neighbour, block B of its right neighbour, and block
+# C of position 0. Here is what position 5 wants:
 #
 #     position        0              4          5          6
 #     it has       A0 B0 C0   ...  A4 B4 C4   A5 B5 C5   A6 B6 C6   ...
@@ -420,7 +420,7 @@ t = np.arange(2, 11)  # there the one before, the one after and the first are di
 
 def errors_while_learning(h):
     """Return the mean squared error of each of 600 steps of gradient descent."""
-    layer = MultiHeadAttention(config.replace(n_heads=h), rng)
+    layer = MultiHeadAttention(config.replace(n_heads=h), rng)  # d_model is 24
     errors = []
     for _ in range(600):
         blocks = rng.standard_normal((32, 12, 3, 4)).astype(np.float32)
@@ -463,8 +463,8 @@ draw(figures.learning, "03_heads.png", learning, 20)
 # $$s = a_1 c + a_2 c' + a_3 c''$$
 #
 # Nor can $W^V$ and $W^O$ take the sum apart. All numbers of a vector are averaged with
-# the same three weights, and the sums of the others know nothing of $c$. So how far off
-# is the best guess of $c$? For blocks B and C take another $j$.
+# the same three weights, and the sums of the others say nothing about $c$. So how far
+# off is the best guess of $c$? For blocks B and C take another $j$.
 #
 # - With all weight on the left neighbour, $s = c$, and the error is 0. But then nothing
 #   is known of blocks B and C: their errors are 1 and 1. The sum is 0 + 1 + 1 = 2.
