@@ -717,10 +717,10 @@ for updates in (0, 2):
     p_of_keys = F.attention_weights(asked, vectors).numpy()[0]
     prices = (g_answer @ vectors.T)[0]
     bracket = prices - prices @ p_of_keys
-    print("       weight   price  minus average  product  / sqrt(2)")
+    print(f"{updates} updates  weight   price  minus average  product  / sqrt(2)")
     for i, key in enumerate(("river", "by", "money")):
         g_score = p_of_keys[i] * bracket[i]
-        print(f"{key:5s}  {p_of_keys[i]:.4f}  {prices[i]:6.2f}", end=" ")
+        print(f"{key:9s}  {p_of_keys[i]:.4f}  {prices[i]:6.2f}", end=" ")
         print(f"{bracket[i]:14.2f} {g_score:8.2f} {g_score / 2**0.5:10.2f}")
 
 # %% [markdown]
