@@ -230,7 +230,8 @@ def write_class(folder: Path, lessons: dict, reasons: dict, students: dict[str, 
         text = thing if is_text else json.dumps(thing, indent=2, ensure_ascii=False) + "\n"
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        # Excel takes CSV without this mark for another encoding: Korean names would be garbled.
+        path.write_text(text, encoding="utf-8-sig" if path.suffix == ".csv" else "utf-8")
 
 
 def _short(name):

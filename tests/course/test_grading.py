@@ -433,7 +433,8 @@ def test_a_class_is_graded_into_a_table_csv_and_json(tmp_path):
         r"not graded: answers.dora_04_layers.py: its name is of lesson 04.*\n", done.stderr
     )
     grades = folder / "grades"
-    with open(grades / "04_layers.csv", encoding="utf-8", newline="") as file:
+    assert (grades / "04_layers.csv").read_bytes()[:3] == b"\xef\xbb\xbf"  # for Excel
+    with open(grades / "04_layers.csv", encoding="utf-8-sig", newline="") as file:
         table = {row["file"]: row for row in csv.DictReader(file)}
     assert len(table) == 3 and table["anna.py"]["points"] == table["anna.py"]["max_points"] == "9"
     assert any(name.startswith("'=carla") for name in table)  # no formula
@@ -448,7 +449,7 @@ def test_a_class_is_graded_into_a_table_csv_and_json(tmp_path):
     again = command(folder, "--class", ".", "05")
     assert "anna" not in again.stdout and "  emil.py" not in again.stdout
     assert "left out: 2 of other lessons" in again.stdout and "bernd" not in again.stdout
-    with open(grades / "05_embeddings.csv", encoding="utf-8", newline="") as file:
+    with open(grades / "05_embeddings.csv", encoding="utf-8-sig", newline="") as file:
         fritz = {row["student"]: row for row in csv.DictReader(file)}["fritz_05_embeddings"]
     assert fritz["points"] == "0" and "SyntaxError" in str(fritz)
 
@@ -468,7 +469,7 @@ def test_a_file_of_a_class_spoils_no_other(tmp_path):
     said = done.stderr
     assert done.returncode == 2 and "answers/mallory.py: it ended its own grading" in said, done
     assert "answers/link.py: a link" in said and "answers/pipe.py: a link" in said
-    with open(folder / "grades" / "04_layers.csv", encoding="utf-8", newline="") as file:
+    with open(folder / "grades" / "04_layers.csv", encoding="utf-8-sig", newline="") as file:
         points = {row["file"]: row["points"] for row in csv.DictReader(file)}
     names = "anna.py", "zoe/my.py", "zoe_my.py", "Bob.PY", "_dora.py", "eve%0Aanna.py"
     assert points == dict.fromkeys(names, "9")

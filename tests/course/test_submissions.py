@@ -150,7 +150,7 @@ def graded_fixture(monkeypatch, tmp_path):
     def graded():
         code, found = EXERCISE["main"](["--class", str(tmp_path)]), {}
         for path in (tmp_path / "grades").glob("*.csv"):
-            with path.open(encoding="utf-8", newline="") as file:
+            with path.open(encoding="utf-8-sig", newline="") as file:
                 for row in csv.DictReader(file):
                     found[row["file"]] = row.get("reason") or f"={row['student']}"
         others = json.loads((tmp_path / "grades" / "not-graded.json").read_text(encoding="utf-8"))
