@@ -84,7 +84,7 @@ def test_what_commands_say(command, code, said):
 
 # Commands of pytest -------------------------------------------------------------------------------
 
-_PYTEST = re.compile(r'\bpytest(?: -m (?:\w+|"[^"]+")| -[\w=-]+| tests/\S+\b)*')
+_PYTEST = re.compile(r'\bpytest(?: -m (?:\w+|"[^"]+")| -(?!k)[\w=-]+| tests/\S+\b)*')
 _IN_TWO = re.compile(" -n 2(?: --dist worksteal)?")  # they select the same tests as one process
 OF_PYTEST = sorted(
     {each for page in PAGES for each in _PYTEST.findall(_IN_TWO.sub("", page.read_text("utf-8")))}

@@ -77,7 +77,7 @@ def test_the_walk_of_an_update(tmp_path):
 
 def test_the_table_of_forms():
     """Each op has the files of its forms."""
-    row = r"^\| `(\w+\.\w+)` \| `?([\w/.]+)`? \| `?([\w/.]+)`? \| .+ \|$"
+    row = r"^\| `([\w.]+)` \| `?([\w/.]+)`? \| `?([\w/.]+)`? \| .+ \|$"
     listed = {op: files for op, *files in re.findall(row, section("All forms"), re.MULTILINE)}
     found = {}
     for place, folder in enumerate(("cpu", "gpu")):
