@@ -1209,8 +1209,8 @@ claim(
 #
 # *The class `Adam`* makes the update for all parameters of a model at once, and counts
 # $t$. It first copies them into one long array (`Flat`), its `data`: each parameter
-# becomes a view of its slice, and one `adam_update` serves the model. Of this function
-# read only the last three lines; `m[...] =` writes into the array `m`.
+# becomes a view of its slice, and one `adam_update` serves the model. In it, `m[...] =`
+# writes into the array `m`.
 
 # %%
 show(adam_update)

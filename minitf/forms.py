@@ -37,7 +37,7 @@ import numpy as np
 from minitf.backend import xp
 from minitf.errors import UserError
 
-__all__ = ["accelerated", "form_of", "in_threads", "off", "on", "verified"]
+__all__ = ["accelerated", "form_of", "in_threads", "is_on", "off", "on", "verified"]
 
 _forms = {"cpu": {}, "gpu": {}}  # by folder: {op: its form}
 # By folder: how far the numbers of a model may be off with forms, relative to the largest. To sum
@@ -107,6 +107,11 @@ def on(ops: Collection[Callable] | None = None) -> Iterator[None]:
         yield
     finally:
         _in_use.reset(token)
+
+
+def is_on(op: Callable) -> bool:
+    """Return whether the form of an op is in use here, for arguments that it takes."""
+    return op in _in_use.get()
 
 
 def off() -> contextlib.AbstractContextManager[None]:

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from minitf import functions as F
-from minitf.backend import DType, copy_into, to_numpy, xp
+from minitf.backend import DType, copy_into, to_numpy
 from minitf.errors import UserError
 from minitf.tensor import ArrayLike, Ids, Tensor, float_type
 
@@ -27,20 +27,10 @@ class Parameter(Tensor):
         super().__init__(data)
         if copy:
             self.data = self.data.copy()
-        self._gradient_view = None  # a view of the flat gradients, of this parameter's shape
-
-    def _receive(self, gradient):
-        """Copy the first gradient into the view; `Tensor` adds the others to it."""
-        if self.grad is None and self._gradient_view is not None:
-            if gradient is not self._gradient_view:  # as when a form wrote to it
-                xp.copyto(self._gradient_view, gradient)
-            self.grad = self._gradient_view
-        else:
-            super()._receive(gradient)
 
     def __getstate__(self):
-        """Leave out the view: the copy of a view is no view of the copied flat array."""
-        return {**vars(self), "_gradient_view": None}
+        """Leave out the slice: the copy of a slice is no part of the copied flat array."""
+        return {**vars(self), "_gradient_slice": None}
 
 
 class Module:
@@ -106,7 +96,7 @@ class Module:
         dtype = float_type(dtype)
         for parameter in self.parameters():
             parameter.data = parameter.data.astype(dtype)
-            parameter.grad = parameter._gradient_view = None
+            parameter.grad = parameter._gradient_slice = None
         return self
 
     def zero_grad(self) -> None:
@@ -146,13 +136,9 @@ class Module:
                 raise UserError(
                     f"{name} is {arrays[name].dtype} in the weights, not float: {advice}"
                 )
-        # `_zeros` get memory here: together, because NumPy asks for large pages for a large array.
-        new = [p for p in parameters.values() if not getattr(p.data.flags, "writeable", True)]
-        sizes = [p.size for p in new]
-        parts = np.split(np.empty(sum(sizes), np.float32), np.cumsum(sizes, dtype=int)[:-1])
-        for parameter, part in zip(new, parts, strict=False):
-            parameter.data = part.reshape(parameter.shape)
         for name, parameter in parameters.items():
+            if not getattr(parameter.data.flags, "writeable", True):  # `_zeros`
+                parameter.data = np.empty(parameter.shape, np.float32)
             copy_into(parameter.data, arrays[name])
         return self
 

@@ -43,7 +43,6 @@ def adam_update(
     beta_1: float = 0.9,
     beta_2: float = 0.98,
     eps: float = 1e-9,
-    finite: bool | np.ndarray = True,
 ) -> None:
     """Update x, m and v in place by step t of Adam with the gradient g.
 
@@ -51,35 +50,14 @@ def adam_update(
         x = x - rate * (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + eps)
 
     x, g, m, v: (...)
-    t: 1 for the first step, which starts from m = v = 0. So after t steps, none of them skipped,
-    the weights of the gradients in m sum to 1 - beta_1^t instead of 1; dividing by that makes m
-    their mean, and v likewise. eps keeps the quotient finite where all gradients so far were zero.
-    finite: a bool or an array of one element, perhaps not known yet; if False, nothing changes.
+    t: 1 for the first step, which starts from m = v = 0. So after t steps the weights of the
+    gradients in m sum to 1 - beta_1^t instead of 1; dividing by that makes m their mean, and v
+    likewise. eps keeps the quotient finite where all gradients so far were zero.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
-    if not finite:
-        return
     m[...] = beta_1 * m + (1 - beta_1) * g
     v[...] = beta_2 * v + (1 - beta_2) * g**2
     x -= rate * (m / (1 - beta_1**t)) / (xp.sqrt(v / (1 - beta_2**t)) + eps)
-
-
-def gradient_out(x, inputs):
-    """Return the array to which a form may write the gradient of x, or None.
-
-    It is the slice of the flat gradients that belongs to x. A `backward` that writes to it also
-    returns it, and the gradient need not be copied.
-    inputs: all inputs of the op. If x occurs among them more than once, its gradients have to be
-    added, and one would overwrite the other.
-    None for that, for anything but a parameter of a Flat, and if there is a gradient already:
-    `out=None` is a new array.
-    """
-    view = x._gradient_view if isinstance(x, Parameter) and x.grad is None else None
-    if view is None or [x is each for each in inputs].count(True) > 1:
-        return None
-    # None if x has an array of another shape or dtype now, which Adam will refuse.
-    data = x.data
-    return view if view.shape == data.shape and view.dtype == data.dtype else None
 
 
 class Flat:
@@ -101,7 +79,7 @@ class Flat:
         self._views = list(zip(self.views(self.data), self.views(self.gradients), strict=True))
         for p, (view, gradient_view) in zip(parameters, self._views, strict=True):
             view[...] = p.data
-            p.data, p.grad, p._gradient_view = view, None, gradient_view
+            p.data, p.grad, p._gradient_slice = view, None, gradient_view
 
     def views(self, array: np.ndarray) -> list[np.ndarray]:
         """Return each parameter's view of an array like `data`."""
@@ -127,7 +105,7 @@ class Flat:
             if p.grad is None:
                 gradient_view[...] = 0
                 p.grad = gradient_view
-            if not (p.data is view and p._gradient_view is p.grad is gradient_view):
+            if not (p.data is view and p._gradient_slice is p.grad is gradient_view):
                 raise RuntimeError(
                     f"{name} or its gradient was replaced, converted or copied: make a new Adam, "
                     "or write into the array, as in p.data[...] = values"
@@ -181,16 +159,10 @@ class Adam(Flat):
         self.step_count = 0
         self.m, self.v = xp.zeros_like(self.data), xp.zeros_like(self.data)
 
-    def step(
-        self,
-        rate: float,
-        gradients: np.ndarray | None = None,
-        finite: bool | np.ndarray = True,
-    ) -> None:
+    def step(self, rate: float, gradients: np.ndarray | None = None) -> None:
         """Update every parameter by its gradient: one `adam_update` of all of them.
 
-        gradients: what `gather_gradients` returned, if it was called for this update. finite: as in
-        `adam_update`. The step is counted even if `finite` is False.
+        gradients: what `gather_gradients` returned, if it was called for this update.
         """
         if gradients is None:
             if all(parameter.grad is None for _, parameter in self.named_parameters):
@@ -202,7 +174,7 @@ class Adam(Flat):
         self.step_count += 1
         constants = self.beta_1, self.beta_2, self.eps
         # This changes the model's weights, because each parameter is a view of a slice of `data`.
-        adam_update(self.data, gradients, self.m, self.v, self.step_count, rate, *constants, finite)
+        adam_update(self.data, gradients, self.m, self.v, self.step_count, rate, *constants)
 
     def state(self) -> dict[str, np.ndarray]:
         """Return copies of m and v by parameter name, and the step, for a checkpoint."""

@@ -47,7 +47,8 @@ def record(
     data: the result. parents: the inputs, in order; those that are not Tensors are constants.
     backward: takes dL/d(result) and returns a tuple of dL/d(parent), one for each parent, with None
     for a parent that gets no gradient; for a single parent a bare gradient is accepted. It must not
-    change the array it is given: other nodes may hold it. It may be None under no_grad.
+    change the array it is given: other nodes may hold it. What it puts in place, by `gradient_out`
+    or `gradient_so_far`, it returns as well. It may be None under no_grad.
     Raises TypeError if a Tensor among the parents has another dtype than the result, unless the
     operation `converts`.
     """
@@ -78,15 +79,14 @@ class _Node:
     unless a backward function uses it.
     """
 
-    __slots__ = ("backward", "dtype", "gradient", "owns_gradient", "parents", "shape")
+    __slots__ = ("_shares_grad", "backward", "dtype", "grad", "parents", "shape")
+    _gradient_slice = None
 
     def __init__(self, data, parents, backward):
         self.shape, self.dtype = data.shape, data.dtype
-        # For each parent, who receives its gradient: its node; the Tensor itself if it has no
-        # node (a leaf); nobody (None) if it is a constant.
-        self.parents = [(x._node or x) if isinstance(x, Tensor) else None for x in parents]
-        self.backward = backward
-        self.gradient = None  # dL/d(this result): the sum of the gradients that have arrived
+        self.parents, self.backward = [_receiver(x) for x in parents], backward
+        self.grad = None  # dL/d(this result): the sum of the gradients that have arrived
+        self._shares_grad = False  # whether other nodes may hold its array
 
     def __reduce__(self):
         raise TypeError(
@@ -102,20 +102,20 @@ class _Node:
         Other nodes may hold the first array, so it is never changed; the sum of two belongs to this
         node, and later gradients are added to it in place.
         """
-        if self.gradient is None:
-            self.gradient, self.owns_gradient = gradient, False
-        elif self.owns_gradient:
-            self.gradient += gradient
-        else:
-            self.gradient, self.owns_gradient = self.gradient + gradient, True
+        if self.grad is None:
+            self.grad, self._shares_grad = gradient, True
+        elif self._shares_grad:
+            self.grad, self._shares_grad = self.grad + gradient, False
+        elif gradient is not self.grad:  # else it is in its place: see gradient_out
+            self.grad += gradient
 
     def walk_back(self):
         """Send the parents their gradients, and free everything that this node holds.
 
         Raises ValueError unless there is one gradient for each parent.
         """
-        gy, backward, parents = self.gradient, self.backward, self.parents
-        self.gradient, self.backward, self.parents = None, _freed, ()
+        gy, backward, parents = self.grad, self.backward, self.parents
+        self.grad, self.backward, self.parents = None, _freed, ()
         if gy is None:  # none of the results computed from this Tensor sent a gradient
             return
         gradients = backward(gy)
@@ -130,6 +130,37 @@ class _Node:
             if parent is not None and gradient is not None:
                 # A node or a Tensor: both have this method.
                 parent._receive(_fitted(gradient, parent, backward))
+
+
+def _receiver(x):
+    """Return who receives the gradient of an input: its node; itself, if it is a leaf; or None."""
+    return (x._node or x) if isinstance(x, Tensor) else None
+
+
+def gradient_out(x):
+    """Return the array to which a `backward` writes its gradient of an input x, or None.
+
+    It is the gradient of x from now on, so it is written at once; the `backward` returns it like
+    any other. None for a constant and if a gradient has arrived already: `out=None` is a new array.
+    """
+    receiver = _receiver(x)
+    if receiver is None or receiver.grad is not None:
+        return None
+    out = receiver._gradient_slice
+    if out is None or (out.shape, out.dtype) != (receiver.shape, receiver.dtype):
+        out = xp.empty(receiver.shape, receiver.dtype)
+    receiver.grad = out
+    return out
+
+
+def gradient_so_far(x):
+    """Return the array to which a `backward` may add its gradient of an input x, or None.
+
+    It returns that array then. None for a constant, and if none has arrived that is x's alone.
+    """
+    receiver = _receiver(x)
+    grad = None if receiver is None or receiver._shares_grad else receiver.grad
+    return grad if grad is not None and grad.flags.c_contiguous else None
 
 
 def _inputs_first(root):
@@ -200,7 +231,7 @@ def _first_gradient(tensor, gradient):
         raise ValueError(
             f"the gradient has shape {gradient.shape}, but the tensor has shape {tensor.shape}"
         )
-    return gradient.astype(tensor.dtype, copy=False)
+    return gradient.astype(tensor.dtype)  # a copy: the gradient of a leaf is known by its array
 
 
 def _freed(gy):
@@ -308,6 +339,8 @@ class Tensor:
     grad: np.ndarray | None
     _node: _Node | None  # None if it was made from data, from constants or inside no_grad
     _unrecorded = False  # True if it was computed inside no_grad
+    _shares_grad = False
+    _gradient_slice = None  # where an optimizer wants the gradient: see optim.Flat
 
     def __init__(self, data: ArrayLike):
         self.data = as_array(data)
@@ -357,16 +390,17 @@ class Tensor:
             return
         nodes = _inputs_first(self._node)
         for node in nodes:
-            node.gradient = None  # an earlier walk that failed may have left one
+            node.grad, node._shares_grad = None, False  # an earlier walk may have failed
         self._node._receive(gradient)
         while nodes:  # pop: from the last result to the first, each freed when it is done
             nodes.pop().walk_back()
 
     def _receive(self, gradient):
         """Add to `.grad`; the first gradient is copied, since others may hold the same array."""
-        if self.grad is None:
-            self.grad = xp.asarray(gradient).copy()  # NumPy's result for one element is a scalar
-        else:
+        out = gradient_out(self)
+        if out is not None:
+            out[...] = gradient
+        elif gradient is not self.grad:  # else it is in its place
             self.grad += gradient
 
     # Operators ------------------------------------------------------------------------------------

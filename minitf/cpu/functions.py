@@ -15,9 +15,7 @@ from minitf.cpu.threads import parallel_for
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.inputs import checked_ids, layer_norm_arrays, linear_arrays
-from minitf.nn import Parameter
-from minitf.optim import gradient_out
-from minitf.tensor import as_array, is_recording, record
+from minitf.tensor import as_array, gradient_out, gradient_so_far, is_recording, record
 
 
 @form_of(functions.linear)
@@ -32,7 +30,7 @@ def linear(x, weight, bias=None):
     def backward(gy):
         gy = gy.reshape(len(rows), w.shape[1])  # (N, F)
         g_bias = None if b is None else column_sums(gy)
-        g_weight = np.matmul(rows.T, gy, out=gradient_out(weight, (x, weight, bias)))
+        g_weight = np.matmul(rows.T, gy, out=gradient_out(weight))
         return (gy @ w.T).reshape(x_data.shape), g_weight, g_bias
 
     return record(y.reshape(*x_data.shape[:-1], w.shape[1]), (x, weight, bias), backward)
@@ -55,17 +53,15 @@ def feed_forward_network(x, inner, activation, dropout, outer):
         hidden *= mask.reshape(hidden.shape)
         hidden *= factor
 
-    inputs = x, inner.weight, inner.bias
-
     def backward(gy):
         g_hidden = gy.reshape(hidden.shape) * (hidden > 0)  # 0 also where hidden was dropped
         if mask is not None:
             g_hidden *= factor
-        g_weight = np.matmul(rows.T, g_hidden, out=gradient_out(inner.weight, inputs))
+        g_weight = np.matmul(rows.T, g_hidden, out=gradient_out(inner.weight))
         g_bias = None if b is None else column_sums(g_hidden)
         return (g_hidden @ w.T).reshape(x_data.shape), g_weight, g_bias
 
-    activated = record(hidden.reshape(shape), inputs, backward)
+    activated = record(hidden.reshape(shape), (x, inner.weight, inner.bias), backward)
     return functions.linear(activated, outer.weight, outer.bias)
 
 
@@ -145,32 +141,27 @@ def _normalised(normal, gain, bias, eps):
 def embedding(table, ids):
     """Sort the ids in backward, and add up each run of equal ones.
 
-    If the table is a parameter that has a gradient already, for example from the output with tied
-    embeddings, the sums are added to it in place, without an array of zeros as large as the table.
-    In the other order the engine adds what comes later to the array that is returned here.
+    If the table has a gradient already, for example from the output with tied embeddings, the sums
+    are added to it in place, without an array of zeros as large as the table.
     """
     weight = as_array(table)
     ids = checked_ids(ids, weight)
 
     def backward(gy):
-        rows = gy.reshape(ids.size, gy.shape[-1])
-        if isinstance(table, Parameter) and table.grad is not None:
-            add_segments(ids.ravel(), rows, table.grad)
-            return None, None
-        g_table = np.zeros_like(weight)
-        add_segments(ids.ravel(), rows, g_table)
+        g_table = gradient_so_far(table)
+        if g_table is None:
+            g_table = np.zeros_like(weight)
+        add_segments(ids.ravel(), gy.reshape(ids.size, gy.shape[-1]), g_table)
         return g_table, None
 
     return record(weight[ids], (table, None), backward)
 
 
 @form_of(optim.adam_update)
-def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=True):
+def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9):
     """Change x, m and v block by block, so that each stays in the cache, on all threads."""
     if not x.ndim:
         return NotImplemented
-    if not finite:
-        return None
     # Both bias corrections are numbers, so they need no pass over the arrays:
     # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
     root = (1 - beta_2**t) ** 0.5

@@ -13,7 +13,7 @@ from minitf import loss
 from minitf.cpu.attention import add_product
 from minitf.cpu.sums import blocks, column_sums, row_sums
 from minitf.forms import form_of
-from minitf.tensor import is_recording, no_grad, record
+from minitf.tensor import gradient_out, is_recording, no_grad, record
 
 CHUNK_ROWS = 512  # rows of logits held in memory at once; with fewer, products get slower
 CHUNK = 1 << 23  # logits of as many rows, if these are fewer; but of at least 256
@@ -52,12 +52,12 @@ def projected_cross_entropy(
                 g_bias += column_sums(logits)
 
     def backward(gy):
-        nonlocal g_weight
         scale = gy / n_tokens
         gx = np.zeros(flat, dtype=dtype)
         gx[rows] = g_hidden * scale
-        g_weight *= scale
-        return gx.reshape(shape), g_weight, None if b is None else g_bias * scale
+        out = gradient_out(weight)
+        g_table = np.multiply(g_weight, scale, out=g_weight if out is None else out)
+        return gx.reshape(shape), g_table, None if b is None else g_bias * scale
 
     smoothed = record(total / n_tokens, (x, weight, bias), backward)
     with no_grad():

@@ -3,6 +3,8 @@
 The op of the same name in minitf/functions.py, transformer.py or optim.py says what each computes.
 """
 
+import contextlib
+import contextvars
 import math
 
 from minitf import functions, optim, transformer
@@ -22,48 +24,27 @@ from minitf.inputs import (
     layer_norm_arrays,
     linear_arrays,
 )
-from minitf.nn import Linear, Parameter
-from minitf.optim import gradient_out
-from minitf.tensor import Tensor, as_array, is_recording, record
+from minitf.nn import Linear
+from minitf.tensor import as_array, gradient_out, gradient_so_far, is_recording, record
 
 CACHED = 2**24  # bytes of an array that stays in the cache of a GPU, which has 40 MB or more
 
 
-def hand_over(x, gradient):
-    """Give a gradient of x, in a `backward`, whose array nothing else holds or will read.
-
-    Other gradients of x can then be added to it in place. Returns None, which `backward` returns
-    for x; or the gradient itself, to be returned, if x is no result or has a gradient already.
-    """
-    node = x._node if isinstance(x, Tensor) else None
-    if node is None or node.gradient is not None:
-        return gradient
-    node.gradient, node.owns_gradient = gradient, True
-    return None
-
-
-def gradient_so_far(x):
-    """Return the array to which a `backward` may add its gradient of x in place, or None.
-
-    It then returns None for x. There is such an array if another result computed from x has sent
-    a gradient before, and no other node holds it.
-    """
-    node = x._node if isinstance(x, Tensor) else None
-    has_own = node is not None and node.gradient is not None and node.owns_gradient
-    return node.gradient if has_own else None
-
-
 def product_gradient(x, gy, w):
-    """Return gx = gy w^T for x (..., D) from gy (N, F) and w (D, F), or None.
+    """Return gx = gy w^T for x (..., D) from gy (N, F) and w (D, F).
 
-    None if gx was added, by the product itself, to a gradient that x had already, from the
-    residual connection around the layer.
+    The product itself adds it to a gradient that x has already, from the residual connection
+    around the layer.
     """
     gx = gradient_so_far(x)
-    if gx is not None and gx.flags.c_contiguous:
+    if gx is not None:
         add_product(gy, w.T, gx.reshape(len(gy), len(w)))
-        return None
-    return hand_over(x, matmul(gy, w.T).reshape(x.shape))
+        return gx
+    gx = gradient_out(x)
+    if gx is None:
+        gx = xp.empty(x.shape, dtype=xp.float32)
+    matmul(gy, w.T, out=gx.reshape(len(gy), len(w)))
+    return gx
 
 
 @form_of(functions.linear)
@@ -79,13 +60,12 @@ def linear(x, weight, bias=None):
         y += b
 
     def backward(gy):
-        inputs = x, weight, bias
         gy = gy.reshape(n, w.shape[1])  # (N, F)
         g_bias = None
         if b is not None:
-            g_bias = fused.column_sums(gy, gradient_out(bias, inputs))
+            g_bias = fused.column_sums(gy, gradient_out(bias))
         gy = as_operand(gy)
-        g_weight = matmul(rows.T, gy, out=gradient_out(weight, inputs))
+        g_weight = matmul(rows.T, gy, out=gradient_out(weight))
         return product_gradient(x, gy, w), g_weight, g_bias
 
     return record(y.reshape(*shape[:-1], w.shape[1]), (x, weight, bias), backward)
@@ -100,8 +80,7 @@ def layer_norm(x, gain, bias, eps=1e-6):
     y, gradients = fused.layer_norm(*arrays, eps)
 
     def backward(gy):
-        inputs = x, gain, bias
-        return gradients(gy, [gradient_out(each, inputs) for each in (gain, bias)])
+        return gradients(gy, [gradient_out(each) for each in (gain, bias)])
 
     return record(y, (x, gain, bias), backward)
 
@@ -116,11 +95,11 @@ def embedding(table, ids):
     y = weight[checked_ids(ids, weight)]
 
     def backward(gy):
-        # Into the gradient that the table has already, if it is shared: as on the CPU.
-        added = isinstance(table, Parameter) and table.grad is not None
-        g_table = table.grad if added else xp.zeros_like(weight)
+        g_table = gradient_so_far(table)  # if it is shared: as on the CPU
+        if g_table is None:
+            g_table = xp.zeros_like(weight)
         fused.add_segments(ids.ravel(), gy.reshape(ids.size, gy.shape[-1]), g_table)
-        return None if added else g_table, None
+        return g_table, None
 
     return record(y, (table, None), backward)
 
@@ -146,16 +125,13 @@ def add_and_norm(x, added, dropout, norm):
         return NotImplemented
     numbers = numbers_of_next_mask(x_data.shape, rate_of(dropout))
     y, gradients = fused.add_norm(x_data, added_data, g, b, norm.eps, numbers)
-    inputs = x, added, norm.gain, norm.bias
 
     def backward(gy):
-        outs = [gradient_out(each, inputs) for each in inputs[2:]]
-        gx, g_added, *g_parameters = gradients(gy, outs)
-        if numbers.threshold:  # without dropout both are one array
-            gx = hand_over(x, gx)
-        return gx, g_added, *g_parameters
+        outs = [gradient_out(each) for each in (norm.gain, norm.bias)]
+        # Without dropout, both gradients are one array.
+        return gradients(gy, outs, gradient_out(x) if numbers.threshold else None)
 
-    return record(y, inputs, backward)
+    return record(y, (x, added, norm.gain, norm.bias), backward)
 
 
 @form_of(transformer.feed_forward_network)
@@ -182,20 +158,20 @@ def feed_forward_network(x, inner, activation, dropout, outer):
     y = matmul(hidden, outer_weight)
     if outer_bias is not None:
         y += outer_bias
-    inputs = x, w_1, b_1, w_2, b_2
 
     def backward(gy):
         gy, g_b_2 = gy.reshape(n, outer_weight.shape[1]), None
         if b_2 is not None:
-            g_b_2 = fused.column_sums(gy, gradient_out(b_2, inputs))
+            g_b_2 = fused.column_sums(gy, gradient_out(b_2))
         gy = as_operand(gy)
-        g_w_2 = matmul(hidden.T, gy, out=gradient_out(w_2, inputs))
+        g_w_2 = matmul(hidden.T, gy, out=gradient_out(w_2))
         g_hidden = matmul(gy, outer_weight.T, out=empty_operand(hidden.shape))
-        g_product, g_b_1 = hidden_backward(g_hidden, gradient_out(b_1, inputs))
-        g_w_1 = matmul(rows.T, g_product, out=gradient_out(w_1, inputs))
+        g_product, g_b_1 = hidden_backward(g_hidden, gradient_out(b_1))
+        g_w_1 = matmul(rows.T, g_product, out=gradient_out(w_1))
         return product_gradient(x, g_product, inner_weight), g_w_1, g_b_1, g_w_2, g_b_2
 
-    return record(y.reshape(*shape[:-1], outer_weight.shape[1]), inputs, backward)
+    y = y.reshape(*shape[:-1], outer_weight.shape[1])
+    return record(y, (x, w_1, b_1, w_2, b_2), backward)
 
 
 @form_of(functions.attention)
@@ -261,9 +237,8 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
         matmul(g_scores, k, out=g_q)
         matmul(g_scores.swapaxes(2, 3), q, out=g_k)
         matmul(used.swapaxes(2, 3), g_context, out=g_v)
-        gradients = [gradient for p, g_y in pairs for gradient in p.backward(g_y, parents)]
-        out = gradient_out(attention.output.weight, parents)
-        return (*gradients, matmul(merged.T, gy, out=out))
+        gradients = [gradient for p, g_y in pairs for gradient in p.backward(g_y)]
+        return (*gradients, matmul(merged.T, gy, out=gradient_out(attention.output.weight)))
 
     return record(y, parents, backward)
 
@@ -337,25 +312,37 @@ class _HeadProjection:
         layers = [array[i * n : (i + 1) * n] for i in range(self.n_layers)]
         return [heads.reshape(n, *self.shape[:2], heads.shape[-1]) for heads in layers]
 
-    def backward(self, gy, inputs):
-        """Return the gradients of the parents; inputs: all of the op, for `gradient_out`."""
+    def backward(self, gy):
+        """Return the gradients of the parents."""
         gy = fused.swap_first_axes(gy).reshape(len(self.rows), self.weight.shape[1])
         gradients = [product_gradient(self.parents[0], gy, self.weight)]
         g_layers = gy.reshape(len(gy), self.n_layers, -1)
         for i, weight in enumerate(self.parents[1:]):
-            out = gradient_out(weight, inputs)
-            gradients.append(matmul(self.rows.T, g_layers[:, i], out=out))
+            gradients.append(matmul(self.rows.T, g_layers[:, i], out=gradient_out(weight)))
         return gradients
 
 
 # Adam ---------------------------------------------------------------------------------------------
 
 
+_flag = contextvars.ContextVar("_flag", default=True)
+
+
+@contextlib.contextmanager
+def updates_only_if(flag):
+    """Let Adam change nothing in this block if a flag, which the GPU may not know yet, is False."""
+    token = _flag.set(flag)
+    try:
+        yield
+    finally:
+        _flag.reset(token)
+
+
 @form_of(optim.adam_update)
-def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=True):
+def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9):
     """Change x, m and v in place, in one kernel, which reads and writes each number once.
 
-    It also reads `finite`, so that the host need not wait for it.
+    It also reads the flag of `updates_only_if`, so that the host need not wait for it.
     """
     if not has_kernels(x, g, m, v) or x.ndim != 1:
         return NotImplemented
@@ -363,7 +350,7 @@ def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=T
     # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
     root = (1 - beta_2**t) ** 0.5
     scale = rate * root / (1 - beta_1**t)
-    flag = to_device(finite).reshape(1)
+    flag = to_device(_flag.get()).reshape(1)
     numbers = map(float, (beta_1, beta_2, eps * root, scale))  # float64 scalars would widen all
     arguments = x, g, m, v, *numbers, flag
     launch(kernels.adam, (-(-x.size // THREADS),), (THREADS,), *arguments)

@@ -145,15 +145,14 @@ def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
     y, normal, deviation = xp.empty_like(x), xp.empty_like(x), xp.empty(n, dtype=x.dtype)
     _launch_rows(kernels.add_norm, n, x, added, gain, bias, eps, y, normal, deviation, *numbers)
 
-    def backward(gy, outs=(None, None)):
-        gy, gx = gy.reshape(normal.shape), xp.empty_like(normal)
-        g_added = xp.empty_like(normal) if numbers.threshold else gx
-        _launch_rows(
-            kernels.add_norm_gradient, n, gy, normal, deviation, gain, gx, g_added, *numbers
-        )
+    def backward(gy, outs=(None, None), gx=None):
+        gy, gx = gy.reshape(normal.shape), xp.empty(shape, normal.dtype) if gx is None else gx
+        g_added = xp.empty_like(gx) if numbers.threshold else gx
+        both = (g.reshape(normal.shape) for g in (gx, g_added))
+        _launch_rows(kernels.add_norm_gradient, n, gy, normal, deviation, gain, *both, *numbers)
         kernel = kernels.norm_parameter_gradients
         g_gain, g_bias = _sum_columns(kernel, normal.shape, outs, gy, normal)
-        return gx.reshape(shape), g_added.reshape(shape), g_gain, g_bias
+        return gx, g_added, g_gain, g_bias
 
     return y.reshape(shape), backward
 

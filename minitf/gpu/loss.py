@@ -8,8 +8,7 @@ from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_operand, matmul
-from minitf.optim import gradient_out
-from minitf.tensor import is_recording, no_grad, record
+from minitf.tensor import gradient_out, is_recording, no_grad, record
 
 CHUNK_ROWS = 4096  # rows of logits held in memory at once
 # Threads of a block, which reads a row of logits twice. The fewer rows are under way at a time, the
@@ -57,18 +56,16 @@ def projected_cross_entropy(
             else:
                 add_product(gradient.T, chunk_hidden, g_weight)
 
-    inputs = x, weight, bias
-
     def backward(gy):
         scale = gy / n_tokens
         gx = xp.zeros(flat, dtype=dtype)
         gx[rows] = g_hidden * scale
-        out = gradient_out(weight, inputs)
+        out = gradient_out(weight)
         scaled = xp.multiply(g_weight, scale, out=g_weight if out is None else out)
         return gx.reshape(shape), scaled, None if b is None else g_bias * scale
 
     means = totals / n_tokens
-    smoothed = record(means[0], inputs, backward)
+    smoothed = record(means[0], (x, weight, bias), backward)
     with no_grad():
         nll = record(means[1], (smoothed,), None)
     return smoothed, nll

@@ -17,6 +17,7 @@ from minitf.cpu.machine import instruction_sets
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import libraries, one_blas_thread, use_pool
 from minitf.errors import UserError
+from minitf.gpu.functions import updates_only_if
 from minitf.optim import adam_update, clip_gradient, gradient_norm
 from minitf.text.batches import Batch
 from minitf.training.distributed import Ranks
@@ -112,15 +113,16 @@ class Updater:
         step = self.optimizer.step_count
         figures = loss, _, norm, _ = self.gradient(batches, step)
         self._pending.append((step, batches, figures))
-        if self.is_asynchronous():
+        # Several ranks exchange their figures in every update, and Adam's equation reads no flag.
+        if on_gpu() and self.ranks.size == 1 and forms.is_on(adam_update):
             self.finite &= xp.isfinite(loss) & xp.isfinite(norm)
         else:
             self.fetch_figures()
         gradients = self.optimizer.gradients
         if self.clip:
             clip_gradient(gradients, self.clip, norm)
-        with use_pool(self.pool, len(self.models)):  # for Adam's form
-            self.optimizer.step(rate, gradients, self.finite)
+        with use_pool(self.pool, len(self.models)), updates_only_if(self.finite):  # of Adam's form
+            self.optimizer.step(rate, gradients)
         return figures
 
     # The gradient ---------------------------------------------------------------------------------
@@ -129,7 +131,7 @@ class Updater:
         """Leave the gradient of an update in the optimizer: the same on every rank.
 
         batches: an UpdateBatches, of as many batches in every update. step: the number of updates
-        before this one; it decides which dropout masks are drawn. Returns the figures, as `update`.
+        before this one. Returns the figures, as `update`.
         """
         sizes = [len(indices) for indices in batches.indices]
         mine = [
@@ -156,8 +158,8 @@ class Updater:
     def backward(self, batch, n_tokens, step):
         """Add the gradient of a batch to the model's, on all cores of this rank.
 
-        n_tokens: the target tokens by which it is divided. step: of the dropout masks.
-        Returns (loss, plain negative log-likelihood) as arrays.
+        n_tokens: the target tokens by which it is divided. step: of the dropout masks, which is the
+        number of the batch in the run. Returns (loss, plain negative log-likelihood) as arrays.
         """
         rows, width = batch.target_in.shape
         config = self.models[0].config
@@ -232,13 +234,6 @@ class Updater:
         self.optimizer.zero_grad()
         return verified
 
-    def is_asynchronous(self):
-        """Return whether figures stay on the GPU until `fetch_figures`.
-
-        Several ranks exchange theirs in every update, so there they are read immediately.
-        """
-        return on_gpu() and self.ranks.size == 1
-
     def fetch_figures(self):
         """Fetch the figures of updates that were not read; raise at the first that is not finite.
 
@@ -251,7 +246,7 @@ class Updater:
         table = to_numpy(xp.stack([xp.stack(figures[:3]) for _, _, figures in unread])).tolist()
         for (step, batches, (*_, n_tokens)), row in zip(unread, table, strict=True):
             if not all(map(math.isfinite, row)):
-                if self.is_asynchronous():
+                if self.finite is not True:
                     # The gradient in memory is of a later update: compute it again.
                     self.optimizer.step_count = step
                     self.gradient(batches, step)

@@ -56,7 +56,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("column_sums(gy[:, columns])", "column_sums(gy[:, ::-1][:, columns])"),
     ],
     (F.embedding, "cpu/functions"): [
-        ("            return None, None\n", "            return table.grad, None\n")
+        ("        return g_table, None\n", "        return None, None\n")
     ],
     (F.embedding, "cpu/sums"): [
         ("ordered[1:] != ordered", "ordered[1:] > 1 + ordered"),
@@ -101,7 +101,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("ids[chunk]", "ids[: len(chunk_hidden)]"),
         ("g_weight[block], start == 0)", "g_weight[block], True)"),
         ("total_nll + nlls", "nlls"),
-        ("        g_weight *= scale\n", ""),
+        ("np.multiply(g_weight, scale,", "np.multiply(g_weight, 1,"),
         ("            logits += b\n", "            pass\n"),
         ("g_bias += column", "g_bias = column"),
         ("        p[impossible] = 0  # as their q is\n", ""),
@@ -110,7 +110,6 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     (optim.adam_update, "cpu/functions"): [
         ("eps * root\n        np", "eps\n        np"),
         (" / (1 - beta_1**t)", ""),
-        ("if not finite:", "if finite is False:"),
         ("scratch = gradient * (1 - beta_1)", "scratch = gradient\n        scratch *= 1 - beta_1"),
         ("blocks(x.shape))", "blocks(x.shape)[: 2])"),
     ],
@@ -161,7 +160,6 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("add_product(gradient.T, chunk_hidden, g_weight)", "pass"),
     ],
     (transformer.multi_head_attention, "gpu/functions"): [
-        ("out = gradient_out(weight, inputs)", "out = gradient_out(weight, [])"),
         (" if attention.training else 0.0", ""),
         ("array[i * n : (i + 1) * n]", "array[:n]"),
         (" or type(attention.output) is not Linear", ""),

@@ -13,7 +13,7 @@ from minitf import forms
 from minitf import functions as F
 from minitf.backend import to_numpy, using
 from minitf.nn import Parameter
-from minitf.tensor import Tensor, no_grad, record
+from minitf.tensor import Tensor, gradient_out, gradient_so_far, no_grad, record
 
 
 def test_dtypes():
@@ -266,6 +266,50 @@ def test_an_exponent_is_a_number():
     for exponent in (Tensor([2.0]), np.array([2.0]), [2.0]):
         with pytest.raises(TypeError, match="the exponent of"):
             Tensor([3.0]) ** exponent
+
+
+def test_a_gradient_is_written_and_added_in_place():
+    """But none is added to an array that other nodes may hold, nor given to a constant."""
+    x, found = Tensor([1.0, 2.0]), []
+    h = record(2 * x.data, (x,), lambda gy: 2 * gy)
+
+    def writes(gy):
+        found.append(gradient_so_far(h))
+        out = gradient_out(h)
+        out[...] = 3 * gy
+        found.append(gradient_out(h))
+        return out
+
+    def adds(gy):
+        total = gradient_so_far(h)
+        total += 5 * gy
+        return total
+
+    added = record(h.data, (h,), adds)
+    (added + record(h.data, (h,), writes)).backward([1.0, 10.0])  # from the last to the first
+    assert found == [None, None] and x.grad.tolist() == [16, 160]
+    x.backward(x.grad)  # of a leaf: an array that is added, though it is the gradient's own
+    assert x.grad.tolist() == [32, 320] and gradient_so_far(x) is x.grad
+
+    def sees(gy):
+        found.append(gradient_so_far(h))
+        return gy
+
+    h = x * 2
+    (record(h.data, (h,), sees) + h).backward([1.0, 10.0])
+    assert found[2] is None and gradient_out(np.ones(3)) is gradient_so_far(np.ones(3)) is None
+
+
+def test_an_input_that_occurs_twice_gets_both_gradients_in_place():
+    x = Tensor([1.0, 2.0])
+
+    def backward(gy):
+        out = gradient_out(x)
+        out[...] = 3 * gy
+        return out, 5 * gy
+
+    record(8 * x.data, (x, x), backward).sum().backward()
+    assert x.grad.tolist() == [8, 8]
 
 
 def test_wrong_gradients_are_named():

@@ -15,12 +15,12 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.common.decoder import FusedDecoder
 from minitf.config import Config
-from minitf.gpu.functions import gradient_so_far, hand_over, multi_head_attention
+from minitf.gpu.functions import multi_head_attention
 from minitf.gpu.matmul import use_precision
 from minitf.loss import projected_cross_entropy
 from minitf.nn import Dropout, Linear, Parameter
 from minitf.optim import Adam, Flat
-from minitf.tensor import Tensor, no_grad, record
+from minitf.tensor import Tensor, no_grad
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual, feed_forward_network
 
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "feed_forward_dropout": 0.3}
@@ -203,35 +203,6 @@ def test_which_attentions_the_form_takes(change):
         mask = to_device(np.ones((1, 1, 1, 3), bool)) if change == "mask" else None
         y = multi_head_attention(attention, x, x, mask)
         assert (y is NotImplemented) == (change != "nothing")
-
-
-def test_a_gradient_is_added_to_one_that_was_handed_over():
-    """In place; but not to one that other nodes may hold, nor to that of a leaf."""
-    x, held, found = Tensor([1.0, 2.0]), [], []
-    h = record(2 * x.data, (x,), lambda gy: 2 * gy)
-
-    def hands_over(gy):
-        found.append(gradient_so_far(h))
-        held.append(3 * gy)
-        return hand_over(h, held[0])
-
-    def adds(gy):
-        found.append(gradient_so_far(h))
-        found[-1][...] += 5 * gy
-
-    added = record(h.data, (h,), adds)
-    (added + record(h.data, (h,), hands_over)).backward([1.0, 10.0])  # from the last to the first
-    assert found[0] is None and found[1] is held[0]
-    assert x.grad.tolist() == [16, 160]
-    assert gradient_so_far(x) is None and hand_over(x, held[0]) is held[0]
-
-    def sees(gy):
-        found.append(gradient_so_far(h))
-        return gy
-
-    h = x * 2
-    (record(h.data, (h,), sees) + h).backward([1.0, 10.0])
-    assert found[2] is None
 
 
 def test_a_bias_that_is_also_the_input_gets_both_gradients():

@@ -8,24 +8,24 @@ MUTANTS = {
     ),
     "the walk from the wrong end": ("nodes.pop().walk_back()", "nodes.pop(0).walk_back()"),
     "a node keeps the last gradient only": (
-        "            self.gradient += gradient",
-        "            self.gradient = gradient",
+        "its place: see gradient_out\n            self.grad += gradient",
+        "its place: see gradient_out\n            self.grad = gradient",
     ),
     "a parameter keeps the last gradient only": (
-        "            self.grad += gradient",
-        "            self.grad = gradient",
+        "its place\n            self.grad += gradient",
+        "its place\n            self.grad = gradient",
     ),
     "two nodes share one gradient array": (
-        "self.gradient, self.owns_gradient = gradient, False",
-        "self.gradient, self.owns_gradient = gradient, True",
+        "self.grad, self._shares_grad = gradient, True",
+        "self.grad, self._shares_grad = gradient, False",
     ),
     "the first gradient is not 1": (
         "xp.ones_like(tensor.data) if gradient is None",
         "2 * xp.ones_like(tensor.data) if gradient is None",
     ),
     "a freed graph can be walked again": (
-        "self.gradient, self.backward, self.parents = None, _freed, ()",
-        "self.gradient = None",
+        "self.grad, self.backward, self.parents = None, _freed, ()",
+        "self.grad = None",
     ),
     # no_grad
     "no_grad records": ("_recording.off += 1", "_recording.off += 0"),
