@@ -146,7 +146,7 @@ class LostText:
             first.append(number)
         self._lines[unit, problem] = first, count + 1
 
-    def checked(self, batches):
+    def watch(self, batches):
         """Yield the lists of lines of a text, and note what the text has lost already."""
         before = 0
         for lines in batches:

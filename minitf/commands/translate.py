@@ -100,7 +100,7 @@ def _translate_batches(source, translator, method, options, write):
     method: `Translator.translate` or `sample`, with the options.
     """
     lost = LostText("paragraph" if options.paragraphs else "line")
-    batches = lost.checked(source.batches)
+    batches = lost.watch(source.batches)
     if options.paragraphs:
         batches = join_paragraphs(batches)
     if isinstance(translator.subwords, PairedSubwords):

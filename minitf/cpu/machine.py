@@ -87,13 +87,13 @@ def free_memory() -> int | None:
     with contextlib.suppress(OSError, KeyError):
         free.append(_linux_bytes("/proc/meminfo", "MemAvailable"))
     with contextlib.suppress(OSError, ValueError):  # without a limit, memory.max is "max"
-        free.append(int((_CGROUP / "memory.max").read_text()) - _taken())
+        free.append(int((_CGROUP / "memory.max").read_text()) - _container_usage())
     with contextlib.suppress(OSError, ValueError, AttributeError):  # all that macOS reports
         free.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return min(free, default=None)
 
 
-def _taken():
+def _container_usage():
     """Return how many bytes a container uses, without copies of files, which Linux drops first."""
     used = int((_CGROUP / "memory.current").read_text())
     with contextlib.suppress(OSError, ValueError):

@@ -187,7 +187,7 @@ def read_lines(path) -> list[str]:
     return list(iter(Lines(path)))
 
 
-def undecoded(path, lines) -> str:
+def decoding_warning(path, lines) -> str:
     """Return a warning if some of these lines of a file were not UTF-8, else an empty text.
 
     Raises UserError if the file is in another encoding.

@@ -224,7 +224,7 @@ def _warn_about_files(settings, corpus, log):
     ):
         if files:
             for path, lines in zip(files, pairs, strict=True):
-                if mistake := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
+                if mistake := corpora.decoding_warning(path, islice(lines, _LINES_CHECKED)):
                     log(f"notice   {mistake}")
             if before != (here := endings(files)) == before[::-1]:
                 log(

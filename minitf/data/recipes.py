@@ -103,7 +103,7 @@ def _urls(remotes):
 # How each folder is filled ------------------------------------------------------------------------
 
 
-def _training(language, archives, folder, say):
+def _write_training(language, archives, folder, say):
     """Write the training texts one after the other."""
     for pattern, archive in zip(_TEXTS[language], archives, strict=True):
         names, counts = {pattern.format(side): side for side in ("en", language)}, {}
@@ -289,8 +289,8 @@ def _recipes():
     for folder, url, size, digest in read_table(Path(__file__).parent, "downloads.txt"):
         remotes.setdefault(folder, []).append(Remote(url, int(size), digest.strip("-")))
     build = {
-        "wmt14-en-de": partial(_training, "de"),
-        "wmt14-en-fr": partial(_training, "fr"),
+        "wmt14-en-de": partial(_write_training, "de"),
+        "wmt14-en-fr": partial(_write_training, "fr"),
         "newstest2013": _newstest2013,
         "newstest2014/en-de": partial(_newstest2014, "de"),
         "newstest2014/en-fr": partial(_newstest2014, "fr"),

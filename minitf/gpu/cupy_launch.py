@@ -38,7 +38,7 @@ def launch(kernel, grid, block, *arguments):
     key = kernel, cupy.cuda.get_device_id(), *kinds
     ready = _ready.get(key)
     if ready is None:
-        compiled = _compiled(kernel)
+        compiled = _compile(kernel)
         compiled(grid, block, arguments)
         _ready[key] = _compiled_function(compiled, arguments)
         return
@@ -74,7 +74,7 @@ def _compiled_function(compiled, arguments):
 
 
 @functools.cache
-def _compiled(function, on_device=False):
+def _compile(function, on_device=False):
     """Return a kernel as CuPy's function, which compiles it to CUDA for the types of a first call.
 
     In the kernel, `cuda` means cupyx.jit, and the functions of minitf that it calls are compiled
@@ -83,7 +83,7 @@ def _compiled(function, on_device=False):
     names = dict(function.__globals__, cuda=jit)
     for name in function.__code__.co_names:
         if isinstance(names.get(name), types.FunctionType):
-            names[name] = _compiled(names[name], on_device=True)
+            names[name] = _compile(names[name], on_device=True)
     with warnings.catch_warnings():
         # cupyx.jit warns that it is experimental.
         warnings.simplefilter("ignore", FutureWarning)

@@ -89,14 +89,14 @@ def _sum_columns(kernel, shape, outs, *arguments):
     n_slices, columns = max(1, -(-n // slice_rows)), -(-d // WARP)
     sums = xp.empty((len(outs), columns, n_slices, WARP), dtype=xp.float32)
     outs = [xp.empty(d, dtype=xp.float32) if out is None else out for out in outs]
-    arrived = _arrived(columns, xp.__dict__["_module"])
+    arrived = _arrivals(columns, xp.__dict__["_module"])
     block = WARP, STRIPE
     launch(kernel, (columns, n_slices), block, *arguments, *outs, sums, arrived, slice_rows)
     return outs
 
 
 @functools.cache
-def _arrived(columns, library):
+def _arrivals(columns, library):
     """Return the zeros in which blocks count: each kernel leaves them as they were."""
     return xp.zeros(columns, dtype=xp.int32)
 

@@ -83,7 +83,7 @@ def page(
     turning: a line that a beam of 4 translates better than greedy decoding, or "".
     Raises UserError if the page's program cannot compute the model, or the page would be too large.
     """
-    n_shown, weights = _packed_weights(explained)
+    n_shown, weights = _deflate_weights(explained)
     limits = {
         "max_subwords": max_subwords,
         "max_unsplit": max_unsplit,
@@ -138,7 +138,7 @@ def _json(value):
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _packed_weights(explained):
+def _deflate_weights(explained):
     """Return how many tokens the pictures show, and their weights: in 1/255, deflated, in base64.
 
     Fewer tokens if the weights would make the page too heavy, as in a model with many heads.
@@ -149,7 +149,7 @@ def _packed_weights(explained):
         for kind, array in explained.weights.items():
             shown = array[:, :, :n_shown, :n_shown]
             rounded = np.rint(shown * 255).astype(np.uint8)
-            weights[kind] = {"shape": shown.shape, "packed": _packed(rounded)}
+            weights[kind] = {"shape": shown.shape, "packed": _deflate(rounded)}
         heavy = sum(len(each["packed"]) for each in weights.values()) > MAX_WEIGHTS
         if not heavy or n_shown <= MIN_TOKENS:
             return n_shown, weights
@@ -162,7 +162,7 @@ def _vectors(explained, n_shown):
     for name, array in explained.vectors.items():
         shown = array[..., :n_shown, :]
         rounded = np.rint(shown.clip(-3.9, 3.9) * 32).astype(np.int8)
-        vectors[name] = {"shape": shown.shape, "packed": _packed(rounded)}
+        vectors[name] = {"shape": shown.shape, "packed": _deflate(rounded)}
     return vectors
 
 
@@ -218,7 +218,7 @@ def _data(explained, n_shown, weights, limits, languages):
         "steps": [
             [[token, round(p, 4)] for token, p in step] for step in explained.next_tokens[:n_shown]
         ],
-        "beam": _packed(json.dumps(beam).encode()),  # or it would be a sixth of the page
+        "beam": _deflate(json.dumps(beam).encode()),  # or it would be a sixth of the page
     }
 
 
@@ -247,11 +247,11 @@ def _head_and_weights(model, subwords):
     head = {"config": model.config.to_dict(), "arrays": arrays, "pieces": subwords.names}
     return f'<script type="application/json" id="head">{_json(head)}</script>\n', (
         f'<template id="low">{base64.b64encode(b"".join(low)).decode()}</template>\n'
-        f'<template id="high">{_packed(*high)}</template>\n'
+        f'<template id="high">{_deflate(*high)}</template>\n'
     )
 
 
-def _packed(*arrays):
+def _deflate(*arrays):
     """Return bytes, or those of arrays, one after another, deflated, in base64."""
     data = b"".join(map(bytes, arrays))
     return base64.b64encode(zlib.compress(data, 9, wbits=-15)).decode()  # -15: deflate-raw

@@ -133,7 +133,7 @@ def _parse(options):
         parser = Parser.load(options.model)
         if source.typed:
             greet(options.model, {})
-        for lines in lost.checked(source.batches):
+        for lines in lost.watch(source.batches):
             # The words as in the trees that a parser learns from: ( for -LRB-.
             sentences = [list(map(unescape_brackets, tokenise(printable(line)))) for line in lines]
 

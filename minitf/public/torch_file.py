@@ -64,7 +64,7 @@ def _read_zip(path):
         root = names[0].removesuffix("data.pkl")
         if f"{root}byteorder" in members and archive.read(f"{root}byteorder") != b"little":
             raise ValueError("its numbers are not little-endian")
-        tensors = _tensors(_unpickled(io.BytesIO(archive.read(names[0]))))
+        tensors = _tensors(_unpickle(io.BytesIO(archive.read(names[0]))))
         storages = {
             key: np.frombuffer(archive.read(f"{root}data/{key}"), dtype)
             for key, dtype in {(tensor.key, tensor.dtype) for tensor in tensors.values()}
@@ -76,12 +76,12 @@ def _read_legacy(path, file):
     start = io.BytesIO(file.read(MAX_PICKLE))
     if start.getvalue()[:8] == (1).to_bytes(8, "little"):
         raise UserError("a binary of Marian, as Firefox's models are: give it as a .bin of its own")
-    if _unpickled(start) != _LEGACY or _unpickled(start) != _PROTOCOL:
+    if _unpickle(start) != _LEGACY or _unpickle(start) != _PROTOCOL:
         raise ValueError("not a file of PyTorch")
-    system = _unpickled(start)
+    system = _unpickle(start)
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise ValueError("its numbers are not little-endian")
-    tensors, keys = _tensors(_unpickled(start)), _unpickled(start)
+    tensors, keys = _tensors(_unpickle(start)), _unpickle(start)
     dtypes = {tensor.key: tensor.dtype for tensor in tensors.values()}
     if sorted(keys) != sorted(dtypes):
         raise ValueError("its list of storages does not fit its tensors")
@@ -119,7 +119,7 @@ class _Unpickler(pickle.Unpickler):
         return key, dtype
 
 
-def _unpickled(file):
+def _unpickle(file):
     """Return what the next pickle of a file describes, each tensor as a _Tensor."""
     start = file.tell()
     for operation, argument, position in pickletools.genops(file):

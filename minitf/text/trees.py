@@ -184,7 +184,7 @@ def escape_bracket(word: str) -> str:
     >>> escape_bracket("("), escape_bracket("(S"), escape_bracket(")b(c")
     ('(', '-LRB-S', '-RRB-b(c')
     """
-    return _escaped(word[0]) + word[1:] if is_bracket(word) else word
+    return _escape(word[0]) + word[1:] if is_bracket(word) else word
 
 
 def delinearise(tokens: Sequence[str], words: Sequence[str]) -> Tree:
@@ -235,7 +235,7 @@ def to_line(tree: Tree) -> str:
     parts = []
     for item in tree:
         if isinstance(item, Leaf):
-            parts.append(f" ({item.tag} {_escaped(item.word)})")
+            parts.append(f" ({item.tag} {_escape(item.word)})")
         else:
             parts.append(f" {item}" if item[0] == "(" else ")")
     return "".join(parts).removeprefix(" ")
@@ -248,7 +248,7 @@ def to_lines(tree: Tree) -> str:
         new_line = "\n" + "  " * min(depth, _DEEPEST)
         if isinstance(item, Leaf):
             is_beside = i and (isinstance(tree[i - 1], Leaf) or _only_words(tree, i - 1))
-            parts.append(f"{' ' if is_beside else new_line}({item.tag} {_escaped(item.word)})")
+            parts.append(f"{' ' if is_beside else new_line}({item.tag} {_escape(item.word)})")
         elif item[0] == "(":
             parts.append(new_line + item)
             depth += 1
@@ -266,5 +266,5 @@ def _only_words(tree, start):
     return tree[start][0] == "(" and tree[end][0] == ")"
 
 
-def _escaped(word):
+def _escape(word):
     return _BRACKET.sub(lambda sign: _ESCAPED[sign[0]], word)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from minitf.cli import Progress, amount
-from minitf.data.corpora import read_lines, undecoded
+from minitf.data.corpora import decoding_warning, read_lines
 from minitf.errors import UserError
 from minitf.tensor import no_grad
 from minitf.text import make_batch, plan_batches
@@ -145,7 +145,7 @@ def score_files(hypotheses, references) -> str:
     except UserError as error:
         lines.append(str(error))
     for path, side in zip((hypotheses, references), pairs, strict=True):
-        if mistake := undecoded(path, side):
+        if mistake := decoding_warning(path, side):
             lines.append(f"notice: {mistake}")
         if sum(line.endswith(" .") for line in side) > len(side) / 2:
             lines.append(

@@ -105,7 +105,7 @@ class Part:
         """Return what the model reads: the text with placeholders in the place of values."""
         return interleave(self.texts, cycle(placeholders or PLACEHOLDERS))
 
-    def copied(self) -> list[Translation]:
+    def as_translation(self) -> list[Translation]:
         """Return the text as its own translation if it has no letter beside its values, or none."""
         is_copied = self.values and not has_letters(self.texts)
         return [Translation(self.source, 0.0, 0.0)] if is_copied else []

@@ -280,7 +280,7 @@ class Translator:
 
         They are none if each has lost something, or if there are more values than placeholders.
         """
-        translations = [part.copied() for part in parts]
+        translations = [part.as_translation() for part in parts]
         read = [
             number
             for number, part in enumerate(parts)
@@ -394,7 +394,7 @@ class Translator:
             written = self._as_texts([best])
             ln_p = functools.partial(self._log_probabilities, first.prefix)
             whole = restore(first, written, self.placeholders, False, ln_p)
-            shown = first.copied() or whole or written
+            shown = first.as_translation() or whole or written
         beam_steps = steps[0] if steps else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(

@@ -156,7 +156,7 @@ def test_a_mutant_is_noticed(check, old, new, tmp_path, monkeypatch):
     for module in (fused, gpu_loss, gpu_functions):
         monkeypatch.setattr(module, "kernels", kernels)
     # Counts that a mutant left behind are not for the next one.
-    monkeypatch.setattr(fused, "_arrived", functools.cache(fused._arrived.__wrapped__))
+    monkeypatch.setattr(fused, "_arrivals", functools.cache(fused._arrivals.__wrapped__))
     with (
         using(strict.with_kernels),
         pytest.raises((AssertionError, blocks.Race, blocks.OutOfBounds, blocks.Stray)),

@@ -128,7 +128,7 @@ def cuda_of(kernel, types, monkeypatch):
     monkeypatch.setattr(cupy._core, "_full_mask", lambda: 0xFFFFFFFF)
     monkeypatch.setattr(cupy._core, "_get_warpsize", lambda: 32)
     with using(cupy):
-        function = gpu._compiled(kernel)._func
+        function = gpu._compile(kernel)._func
         made = _compile.transpile(
             function, ['extern "C"', "__global__"], "cuda", types, _cuda_types.void
         )

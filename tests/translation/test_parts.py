@@ -55,8 +55,8 @@ def test_what_the_model_writes_by_itself_keeps_its_full_stop():
 
 
 def test_only_values_are_copied():
-    assert [each.text for each in Part((0, 0), ("", "?"), ("1,2",)).copied()] == ["1,2?"]
-    assert Part((0, 0), ("12 ?",)).copied() == []
+    assert [each.text for each in Part((0, 0), ("", "?"), ("1,2",)).as_translation()] == ["1,2?"]
+    assert Part((0, 0), ("12 ?",)).as_translation() == []
 
 
 @pytest.mark.parametrize(
