@@ -19,7 +19,7 @@ from pathlib import Path
 try:
     from minitf.atomic import save_text, writing
     from minitf.cli import OptionParser, amount, exit_code
-    from minitf.data.corpora import read_pairs, undecoded
+    from minitf.data.corpora import decoding_warning, read_pairs
     from minitf.errors import UserError
 except ModuleNotFoundError as error:
     sys.exit(f"split.py: {error.name} is not installed: activate the environment (README.md)")
@@ -75,7 +75,7 @@ def _run(options):
     paths = _outputs(names, folder)
     sides = read_pairs(*names)
     for name, lines in zip(names, sides, strict=True):
-        if warning := undecoded(name, lines):
+        if warning := decoding_warning(name, lines):
             print(f"split.py: {warning}", file=sys.stderr)
     parts, left_out = split(list(zip(*sides, strict=True)), options.seed)
     if not all(parts.values()):
