@@ -140,6 +140,9 @@ def copy_into(out, array):
         bits <<= 13
         bits &= ~0x70000000  # copies of the sign
         out *= 2.0**112
+    elif hasattr(array, "scales"):  # an Int8Matrix: in half the time of its product, copied
+        out[...] = to_device(array.numbers)
+        out *= to_device(array.scales)
     else:
         out[...] = to_device(array)
 

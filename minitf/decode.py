@@ -17,7 +17,7 @@ import numpy as np
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
 from minitf.errors import UserError
-from minitf.forms import accelerated, are_close
+from minitf.forms import accelerated, agree, off, say_once
 from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import MultiHeadAttention, Transformer
 
@@ -475,19 +475,23 @@ class Decoding:
 
 
 @accelerated
-def fastest_decoding(
-    model: Transformer,
-    shortlist: Callable[[np.ndarray], np.ndarray] | None = None,
-    checked: bool = True,
-) -> Decoding:
-    """Return the fastest Decoding of a model that has the logits of its modules.
+def fused_decoding(model: Transformer, shortlist: Callable | None = None) -> Decoding | None:
+    """Return the fused decoder of a model, where a form makes one (minitf/common/decoder.py)."""
+    return None
 
-    checked: False for a caller that compares them itself where a form computes.
-    In a changed model the keys and values of earlier tokens may be outdated, as when a position is
-    counted from the end of the text: the translation would be wrong, without an error. So they are
-    kept only if `has_logits_of_modules` says that the logits stay the same. A module for which a
-    short text cannot tell says `can_cache = False`.
+
+def fastest_decoding(model: Transformer, shortlist: Callable | None = None) -> Decoding:
+    """Return the first of three Decodings of a model that has the logits of its modules.
+
+    They are the fused decoder, the modules with a cache, and the modules without one, which have
+    them by definition. In a changed model the keys and values of earlier tokens may be outdated, as
+    when a position is counted from the end of the text: the translation would be wrong, without an
+    error. A module for which a short text cannot tell says `can_cache = False`.
     """
+    if fused := fused_decoding(model, shortlist):
+        if has_logits_of_modules(fused):
+            return fused
+        say_once("fused_decoding computes other numbers: the layers decode, which is slower")
     cached = Decoding(model, shortlist=shortlist)
     if all(module.can_cache for module in model.modules()) and has_logits_of_modules(cached):
         return cached
@@ -503,26 +507,22 @@ def has_logits_of_modules(decoding: Decoding) -> bool:
     Raises UserError for a model that outputs NaN.
     """
     model, c = decoding.model, decoding.model.config
-    length = min(4, c.max_length) if c.positions == "learned" else 4
-    ids = np.linspace(1, c.vocabulary_size - 1, length).astype(np.int64)
+    ids = np.linspace(1, c.vocabulary_size - 1, min(4, c.max_length)).astype(np.int64)[None]
     ids[ids == c.pad_id] = c.eos_id
-    texts = ids[None].copy()
+    texts = ids.copy()
     texts[0, 0] = c.bos_id
-    with model.evaluating(), no_grad():
-        expected = model(ids[None], texts).data[:, -1]
+
+    def last_logits():
+        scorer = decoding.start(ids)
+        *_, logits = (scorer(texts[:, :end]) for end in range(1, texts.size + 1))
+        return [to_numpy(logits)]
+
+    with off(), model.evaluating(), no_grad():
+        expected = model(ids, texts).data[:, -1]
         refuse_infinite(logsumexp(expected))
-        expected = to_numpy(expected)
-        try:
-            scorer = decoding.start(ids[None])
-            for t in range(length):
-                logits = to_numpy(scorer(texts[:, : t + 1]))
-        except MemoryError:
-            raise
-        except Exception:
-            return False
-    if scorer.ids is not None:
-        expected = expected[:, scorer.ids[0]]
-    return are_close(logits, expected)
+        if decoding.shortlist:
+            expected = of_columns(expected, decoding.shortlist(ids))
+        return agree(last_logits, [to_numpy(expected)])
 
 
 class TokenScorer(Scorer):

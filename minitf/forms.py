@@ -145,13 +145,7 @@ def verified(
 
     def is_right_with(chosen):
         with on(chosen):
-            try:
-                pairs = list(zip(compute(), expected, strict=True))
-            except MemoryError:  # which says nothing about a form
-                raise
-            except Exception:  # of a form: an error of the equations came up above
-                return False
-        return all(are_close(computed, wanted) for computed, wanted in pairs)
+            return agree(compute, expected)
 
     if is_right_with(ops):
         return ops
@@ -167,12 +161,22 @@ def verified(
     return good
 
 
-def are_close(computed, expected):
-    """Return whether two arrays agree, up to rounding relative to the largest expected number."""
+def agree(compute: Callable[[], list[np.ndarray]], expected: list[np.ndarray]) -> bool:
+    """Return whether compute() returns these arrays, up to rounding; an error says that not.
+
+    Rounding is relative to the largest number of an array.
+    """
+    try:
+        pairs = list(zip(compute(), expected, strict=True))
+    except MemoryError:  # which says nothing about a program
+        raise
+    except Exception:  # the equations raised none
+        return False
     tolerance = tolerances[xp._folder]
-    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
-    return computed.shape == expected.shape and np.allclose(
-        computed, expected, tolerance, tolerance * largest
+    return all(
+        x.shape == y.shape
+        and np.allclose(x, y, tolerance, tolerance * np.abs(y[np.isfinite(y)]).max(initial=0))
+        for x, y in pairs
     )
 
 

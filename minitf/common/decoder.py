@@ -6,7 +6,7 @@ model's own), and it joins matrices that multiply the same rows. It computes the
 minitf/transformer.py, for both libraries. What they compute by different programs is in a table of
 steps: NumPy's in minitf/cpu/decode.py, CuPy's in minitf/gpu/decode.py.
 
-It decodes where its logits are those of the modules: see `fused_decoding`.
+It decodes where its logits are those of the modules: see `decode.fastest_decoding`.
 
 Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k, U d_v,
 n tokens in the cache of a sentence, S tokens of its source, V vocabulary.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minitf import decode, forms
+from minitf import decode
 from minitf.backend import to_device, xp
 from minitf.beyond.shortlist import ShortlistedOutput
 from minitf.beyond.ssru import SSRU
@@ -28,7 +28,7 @@ from minitf.functions import sigmoid_of
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer, padding_mask
 
-__all__ = ["Affine", "FusedDecoder", "FusedDecoding", "Layout", "Steps", "fused_decoding"]
+__all__ = ["Affine", "FusedDecoder", "FusedDecoding", "Layout", "Steps", "has_standard_decoder"]
 
 _GROW_BY = 8  # tokens of each beam by which the caches grow
 
@@ -332,21 +332,9 @@ class FusedDecoder(decode.Scorer):
         self.states = {i: state[to_device(rows)] for i, state in self.states.items()}
 
 
-def fused_decoding(model, steps, shortlist=None, checked=True):
-    """Return the FusedDecoding of a model with standard layers, with its present weights.
-
-    NotImplemented for other layers, and, if `checked`, for other logits than theirs, which it says.
-    """
+def has_standard_decoder(model):
+    """Return whether the fused decoder computes what a model's own layers do: all are standard."""
     if type(model) is not Transformer or not model.decoder.layers:
-        return NotImplemented
+        return False
     parts = model.target_embedding, model.output_embedding, model.target_positions, model.decoder
-    if not all(map(is_standard, [model, *(m for part in parts for m in part.modules())])):
-        return NotImplemented
-    decoding = FusedDecoding(model, steps, shortlist)
-    with forms.off():
-        if not checked or decode.has_logits_of_modules(decoding):
-            return decoding
-    forms.say_once(
-        "decoding calls each layer, which is slower: the fused decoder computes other numbers"
-    )
-    return NotImplemented
+    return all(map(is_standard, [model, *(m for part in parts for m in part.modules())]))

@@ -12,7 +12,7 @@ import numpy as np
 from minitf import decode
 from minitf import functions as F
 from minitf.common import beams
-from minitf.common.decoder import Steps, fused_decoding
+from minitf.common.decoder import FusedDecoding, Steps, has_standard_decoder
 from minitf.cpu.packed import in_panels, product
 from minitf.forms import form_of
 
@@ -22,10 +22,10 @@ _HUGE = 60  # e^60 times the size of a vocabulary is a number of float32, and so
 form_of(decode.continuations, "cpu")(beams.continuations)
 
 
-@form_of(decode.fastest_decoding)
-def fastest_decoding(model, shortlist=None, checked=True):
-    """Return the FusedDecoding of a standard model."""
-    return fused_decoding(model, STEPS, shortlist, checked)
+@form_of(decode.fused_decoding)
+def fused_decoding(model, shortlist=None):
+    """Return the FusedDecoding of a model with standard layers."""
+    return FusedDecoding(model, STEPS, shortlist) if has_standard_decoder(model) else NotImplemented
 
 
 def _pack(affines, dtype):

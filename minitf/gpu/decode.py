@@ -15,7 +15,7 @@ from minitf import decode
 from minitf import functions as F
 from minitf.backend import to_device
 from minitf.common import beams
-from minitf.common.decoder import Steps, fused_decoding
+from minitf.common.decoder import FusedDecoding, Steps, has_standard_decoder
 from minitf.forms import form_of
 from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
@@ -24,13 +24,14 @@ from minitf.gpu.matmul import as_operand, product_with
 NONE = (-1, -1)  # no token is ruled out
 
 
-@form_of(decode.fastest_decoding)
-def fastest_decoding(model, shortlist=None, checked=True):
+@form_of(decode.fused_decoding)
+def fused_decoding(model, shortlist=None):
     """Return the FusedDecoding of a standard model in float32, with keys and values of one size."""
     c = model.config
-    if c.d_k != c.d_v or not has_kernels(*(p.data for p in model.parameters())):
+    in_kernels = c.d_k == c.d_v and has_kernels(*(p.data for p in model.parameters()))
+    if not (in_kernels and has_standard_decoder(model)):
         return NotImplemented
-    return fused_decoding(model, STEPS, shortlist, checked)
+    return FusedDecoding(model, STEPS, shortlist)
 
 
 def _pack(affines, _):

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf import forms
-from minitf.backend import to_device, to_numpy
+from minitf import decode, forms
+from minitf.backend import to_device, to_numpy, xp
 from minitf.beyond.shortlist import Shortlist
 from minitf.config import Config
 from minitf.cpu.threads import one_blas_thread
-from minitf.decode import Decoding, continuations, fastest_decoding, logsumexp
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.files.models import CONFIG, SHORTLIST, check_notes, read_model, read_shortlist
@@ -101,7 +100,8 @@ def check_subwords(config: Config, count: int) -> None:
 # ReLU to a GELU, the weights fit the original layer as well, and it would translate badly without
 # an error. The probe would differ.
 _LENGTH = 8  # positions of the input, with one number for each
-_STEPS = 4  # first tokens whose logits are compared with those of the forms
+_SECOND = slice(1, 2)  # of its two sentences
+_STEPS = 2  # tokens after which the logits are compared with those of the forms
 # Relative difference that is accepted. Weights rounded to float16 change the numbers by 0.001; a
 # GELU in place of the ReLU changes those of an untrained model by 0.07, of a trained one by 0.4.
 _TOLERANCE = 0.02
@@ -110,16 +110,12 @@ _TOLERANCE = 0.02
 def probe(model: Transformer, arrays: dict[str, np.ndarray] | None = None) -> list[float] | None:
     """Return some logits of a model for a fixed input, or None if one of them is not finite.
 
-    The result has one logit per position: see `some_logits`.
+    There is one for each position, in turn of the first sentence and of the second.
     arrays: weights by name, used in place of the model's own.
     """
     with _replaced_weights(model, arrays) if arrays else contextlib.nullcontext():
-        return _numbers_of(*some_logits(model))
-
-
-def _numbers_of(ids, logits):
-    """Return one logit of each position, rounded, or None if one of them is not finite."""
-    positions = np.arange(len(ids))
+        logits = some_logits(model)
+    ids, positions = made_up_texts(model.config)[0], np.arange(logits.shape[1])
     chosen = logits[positions % 2, positions, ids].astype(np.float64)
     return [float(f"{x:.6g}") for x in chosen] if np.isfinite(chosen).all() else None
 
@@ -140,62 +136,71 @@ def made_up_texts(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return ids, source, target
 
 
-def some_logits(model: Transformer) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of a fixed input, and a model's logits (2, length, V), by the equations."""
-    ids, source, target = made_up_texts(model.config)
+def some_logits(model: Transformer, sentences: slice = slice(None)) -> np.ndarray:
+    """Return a model's logits (2, length, V) of the fixed input, or of some of its sentences."""
+    _, source, target = made_up_texts(model.config)
     quiet = np.errstate(all="ignore")
     # A form in bfloat16 would change the logits of a deep model by 0.02.
     with forms.off(), one_blas_thread(), quiet, model.evaluating(), no_grad():
-        return ids, to_numpy(model(source, target).data)
+        return to_numpy(model(source[sentences], target[sentences]).data)
 
 
 def verified_decoding(
     model: Transformer, shortlist: Shortlist | None = None, logits: np.ndarray | None = None
-) -> tuple[list[Callable], Decoding]:
+) -> tuple[list[Callable], decode.Decoding]:
     """Return the ops whose forms may translate with a model (`forms.verified`), and its Decoding.
 
-    Compared are the logits of some first tokens, and what a search makes of the last.
+    Compared are the logits after a few tokens, and what a search makes of them.
     logits: of the equations, as `load_and_probe` has them.
     """
-    if logits is None:
-        _, logits = some_logits(model)
-    made, (_, source, texts) = [], made_up_texts(model.config)
-    ends = range(1, min(_STEPS, len(texts[0])) + 1)
+    _, source, texts = (ids[_SECOND] for ids in made_up_texts(model.config))
+    texts = texts[:, :_STEPS]
+    expected = (some_logits(model, _SECOND) if logits is None else logits)[:, texts.size - 1]
     if shortlist:
-        logits = np.take_along_axis(logits, shortlist(source)[:, None], axis=2)
+        expected = np.take_along_axis(expected, shortlist(source), axis=1)
 
-    def numbers(logits=None):
-        with one_blas_thread(), np.errstate(all="ignore"), model.evaluating(), no_grad():
-            if logits is None:
-                made.append(fastest_decoding(model, shortlist, checked=False))
-                scorer = made[-1].start(source)
-                logits = [to_numpy(scorer(texts[:, :end])) for end in ends]
-            last = to_device(logits[-1])  # of two texts
-            *_, totals = continuations(last, np.zeros((1, 2)), 4)
-            return [*logits, logsumexp(last), totals]
+    def numbers(logits):
+        both = xp.concatenate([to_device(logits)] * 2)  # of two texts
+        *_, totals = decode.continuations(both, np.array([[0.0, -1.0]]), 4)
+        return [to_numpy(logits), decode.logsumexp(both), totals]
 
-    with forms.off():
-        expected = numbers([logits[:, end - 1] for end in ends])
-    verified = forms.verified(numbers, expected)
-    if len(made) == 1:  # the first comparison said that all forms are right
-        return verified, made[0]
-    with forms.on(verified):
-        return verified, fastest_decoding(model, shortlist)
+    def numbers_of(decoding):
+        scorer = decoding.start(source)
+        *_, logits = (scorer(texts[:, :end]) for end in range(1, texts.size + 1))
+        return numbers(logits)
+
+    with one_blas_thread(), np.errstate(all="ignore"), model.evaluating(), no_grad():
+        with forms.off():
+            expected = numbers(expected)
+        with forms.on():
+            fused = decode.fused_decoding(model, shortlist)
+            if fused and forms.agree(lambda: numbers_of(fused), expected):
+                return list(forms.all_forms()), fused
+        # Which form is wrong? The modules tell, which call each of the others.
+        modules = decode.Decoding(model, False, shortlist)
+        verified = forms.verified(lambda: numbers_of(modules), expected)
+        with forms.on(verified):
+            return verified, decode.fastest_decoding(model, shortlist)
 
 
 def check_probe(model: Transformer, expected: object) -> np.ndarray | None:
     """Raise UserError unless the model computes the numbers expected (None: anything).
 
-    Return the logits (2, length, V) from which its numbers are taken, None if none was expected.
+    Of the two sentences, the second is computed, which has padding: this takes half as long.
+    Return its logits (1, length, V), None if nothing was expected.
     """
     if expected is None:
         return None
     numbers = isinstance(expected, list) and 0 < len(expected) <= _LENGTH
     if not numbers or not all(type(x) in (int, float) and abs(x) < 1e30 for x in expected):
         raise UserError(f'damaged (entry "probe": {reprlib.repr(expected)}): copy the model again')
-    ids, logits = some_logits(model)
-    computed, tolerance = _numbers_of(ids, logits) or [], _TOLERANCE * math.hypot(*expected)
-    if len(computed) != len(expected) or math.dist(computed, expected) > tolerance:
+    logits, ids = some_logits(model, _SECOND), made_up_texts(model.config)[0]
+    positions, wanted = np.arange(1, len(ids), 2), expected[1::2]
+    computed = logits[0, positions, ids[positions]].astype(np.float64)
+    is_near = len(ids) == len(expected) and (
+        math.dist(computed, wanted) <= _TOLERANCE * math.hypot(*wanted)
+    )
+    if not is_near:  # as for NaN
         raise UserError(
             "the model computes other numbers than when it was saved: give its own code to "
             "Translator.load(folder, model=MyTransformer) or train(settings, model=MyTransformer), "
