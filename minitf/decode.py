@@ -483,10 +483,10 @@ def fused_decoding(model: Transformer, shortlist: Callable | None = None) -> Dec
 def fastest_decoding(model: Transformer, shortlist: Callable | None = None) -> Decoding:
     """Return the first of three Decodings of a model that has the logits of its modules.
 
-    They are the fused decoder, the modules with a cache, and the modules without one, which have
-    them by definition. In a changed model the keys and values of earlier tokens may be outdated, as
-    when a position is counted from the end of the text: the translation would be wrong, without an
-    error. A module for which a short text cannot tell says `can_cache = False`.
+    They are the fused decoder, the modules with a cache, and the modules without one. In a changed
+    model the keys and values of earlier tokens may be outdated, as when a position is counted from
+    the end of the text: the translation would be wrong, without an error. A module for which a
+    short text cannot tell says `can_cache = False`.
     """
     if fused := fused_decoding(model, shortlist):
         if has_logits_of_modules(fused):

@@ -162,15 +162,12 @@ def verified(
 
 
 def agree(compute: Callable[[], list[np.ndarray]], expected: list[np.ndarray]) -> bool:
-    """Return whether compute() returns these arrays, up to rounding; an error says that not.
-
-    Rounding is relative to the largest number of an array.
-    """
+    """Return whether compute() returns these arrays, up to rounding relative to the largest."""
     try:
         pairs = list(zip(compute(), expected, strict=True))
     except MemoryError:  # which says nothing about a program
         raise
-    except Exception:  # the equations raised none
+    except Exception:  # of the program: the equations raised none
         return False
     tolerance = tolerances[xp._folder]
     return all(

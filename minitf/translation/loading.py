@@ -139,9 +139,8 @@ def made_up_texts(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def some_logits(model: Transformer, sentences: slice = slice(None)) -> np.ndarray:
     """Return a model's logits (2, length, V) of the fixed input, or of some of its sentences."""
     _, source, target = made_up_texts(model.config)
-    quiet = np.errstate(all="ignore")
     # A form in bfloat16 would change the logits of a deep model by 0.02.
-    with forms.off(), one_blas_thread(), quiet, model.evaluating(), no_grad():
+    with forms.off(), one_blas_thread(), np.errstate(all="ignore"), model.evaluating(), no_grad():
         return to_numpy(model(source[sentences], target[sentences]).data)
 
 
@@ -197,10 +196,8 @@ def check_probe(model: Transformer, expected: object) -> np.ndarray | None:
     logits, ids = some_logits(model, _SECOND), made_up_texts(model.config)[0]
     positions, wanted = np.arange(1, len(ids), 2), expected[1::2]
     computed = logits[0, positions, ids[positions]].astype(np.float64)
-    is_near = len(ids) == len(expected) and (
-        math.dist(computed, wanted) <= _TOLERANCE * math.hypot(*wanted)
-    )
-    if not is_near:  # as for NaN
+    distance = math.dist(computed, wanted) if len(ids) == len(expected) else math.inf
+    if not distance <= _TOLERANCE * math.hypot(*wanted):  # also of NaN
         raise UserError(
             "the model computes other numbers than when it was saved: give its own code to "
             "Translator.load(folder, model=MyTransformer) or train(settings, model=MyTransformer), "
