@@ -27,9 +27,8 @@ NONE = (-1, -1)  # no token is ruled out
 @form_of(decode.fused_decoding)
 def fused_decoding(model, shortlist=None):
     """Return the FusedDecoding of a standard model in float32, with keys and values of one size."""
-    c = model.config
-    in_kernels = c.d_k == c.d_v and has_kernels(*(p.data for p in model.parameters()))
-    if not (in_kernels and has_standard_decoder(model)):
+    c, arrays = model.config, [parameter.data for parameter in model.parameters()]
+    if c.d_k != c.d_v or not has_kernels(*arrays) or not has_standard_decoder(model):
         return NotImplemented
     return FusedDecoding(model, STEPS, shortlist)
 
