@@ -1,7 +1,6 @@
 """The tokens that may come next in a text: those that leave it valid UTF-8, without loops."""
 
 import functools
-import re
 
 import numpy as np
 
@@ -14,8 +13,7 @@ REPEATS = 3  # times that an n-gram may stand in a row
 LONGEST_NGRAM = 8  # tokens
 _ZEROS = 6  # of a number that the source spells out: a million
 _LONGEST_CHARACTER = 4  # bytes
-_BYTE = re.compile("<0x([0-9A-F]{2})>")
-_BETWEEN_DIGITS = {"", ".", ",", "'", "\N{RIGHT SINGLE QUOTATION MARK}"}
+_BETWEEN_DIGITS = ("", ".", ",", "'", "\N{RIGHT SINGLE QUOTATION MARK}")
 
 
 class Wellformed:
@@ -35,17 +33,14 @@ class Wellformed:
     """
 
     def __init__(self, subwords: Vocabulary):
-        names = subwords.names
-        spelled = [_BYTE.fullmatch(name) if name[:3] == "<0x" else None for name in names]
-        self._byte = np.array([int(match[1], 16) if match else -1 for match in spelled])
+        self._names = names = list(subwords.names)
+        ids, self._byte = {name: i for i, name in enumerate(names)}, np.full(len(names), -1)
+        for byte in range(256):
+            if i := ids.get(f"<0x{byte:02X}>"):
+                self._byte[i] = byte
+                if byte < 0x80:  # a character without a subword of its own, often a digit
+                    names[i] = chr(byte)
         self._non_ascii = np.flatnonzero(self._byte >= 0x80)  # the ids of bytes beyond ASCII
-        names = [  # also of ASCII characters without a subword of their own, often digits
-            chr(byte) if 0 <= byte < 0x80 else name
-            for byte, name in zip(self._byte.tolist(), names, strict=True)
-        ]
-        signs = [name.strip(SPACE_SYMBOL) for name in names]
-        self._is_digit = np.array(list(map(str.isdigit, signs)))
-        self._is_between = np.array([sign in _BETWEEN_DIGITS for sign in signs])
         self._ends_small = np.array([name[-1:].islower() for name in names])
         # Each of Words begins a word.
         in_words = not isinstance(subwords, Words)
@@ -95,12 +90,15 @@ class Wellformed:
 
     # Loops ----------------------------------------------------------------------------------------
 
+    def _signs(self, ids):
+        return [self._names[i].strip(SPACE_SYMBOL) for i in ids]
+
     def _too_often(self, text, size, source):
         """Return whether a text must not repeat its last `size` tokens once more."""
         source, limit = source[source >= len(SPECIALS)], REPEATS
-        if self._is_digit[text[-size:]].all():
-            text, source = (ids[~self._is_between[ids]] for ids in (text, source))
-            limit = REPEATS if self._is_digit[source].any() else _ZEROS
+        if all(map(str.isdigit, self._signs(text[-size:]))):
+            text, source = (x[~np.isin(self._signs(x), _BETWEEN_DIGITS)] for x in (text, source))
+            limit = REPEATS if any(map(str.isdigit, self._signs(source))) else _ZEROS
         run = size  # the tokens at the end of the text that repeat the n-gram, in part at last
         while text[-run - 1] == text[-run - 1 + size]:  # false at the start mark, at the latest
             run += 1
