@@ -37,7 +37,7 @@ import numpy as np
 from minitf.backend import xp
 from minitf.errors import UserError
 
-__all__ = ["accelerated", "form_of", "in_threads", "is_on", "off", "on", "verified"]
+__all__ = ["accelerated", "form_of", "in_threads", "off", "on", "verified"]
 
 _forms = {"cpu": {}, "gpu": {}}  # by folder: {op: its form}
 # By folder: how far the numbers of a model may be off with forms, relative to the largest. To sum
