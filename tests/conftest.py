@@ -41,7 +41,7 @@ LESSON_OF = {
         "09",
     ),
     **dict.fromkeys(("test_settings", "test_log", "test_update", "test_recorded_run"), "09"),
-    **dict.fromkeys(("test_fetch", "test_recipes", "test_tokenized"), "09"),
+    **dict.fromkeys(("test_fetch", "test_downloads", "test_tokenized"), "09"),
     **dict.fromkeys(("test_lesson",), "09"),
     **dict.fromkeys(("test_not_finite", "test_planning", "test_mistakes", "test_campaigns"), "09"),
 }

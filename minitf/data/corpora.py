@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitf.cli import Progress, amount, exit_code, quote
-from minitf.data import read_table, recipes, treebank
+from minitf.data import downloads, read_table, treebank
 from minitf.errors import UserError
 from minitf.text.encoding import BOMS, Damage, not_text, refusal
 from minitf.text.trees import WITH_WORDS
@@ -143,7 +143,7 @@ def load(name: str, say=print) -> Corpus:
 
 def _make_missing(folders, data, say):
     if missing := [folder for folder in folders if not (data / folder).is_dir()]:
-        recipes.make(missing, data, say)
+        downloads.make(missing, data, say)
 
 
 def _load_craft(name, data, with_words, say):

@@ -101,7 +101,7 @@ def check_subwords(config: Config, count: int) -> None:
 # an error. The probe would differ.
 _LENGTH = 8  # positions of the input, with one number for each
 _SECOND = slice(1, 2)  # of its two sentences
-_STEPS = 2  # tokens after which the logits are compared with those of the forms
+_TOKENS = 2  # tokens after which the logits are compared with those of the forms
 # Relative difference that is accepted. Weights rounded to float16 change the numbers by 0.001; a
 # GELU in place of the ReLU changes those of an untrained model by 0.07, of a trained one by 0.4.
 _TOLERANCE = 0.02
@@ -153,7 +153,7 @@ def verified_decoding(
     logits: of the equations, as `load_and_probe` has them.
     """
     _, source, texts = (ids[_SECOND] for ids in made_up_texts(model.config))
-    texts = texts[:, :_STEPS]
+    texts = texts[:, :_TOKENS]
     expected = (some_logits(model, _SECOND) if logits is None else logits)[:, texts.size - 1]
     if shortlist:
         expected = np.take_along_axis(expected, shortlist(source), axis=1)

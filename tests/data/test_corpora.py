@@ -7,7 +7,7 @@ import signal
 import numpy as np
 import pytest
 
-from minitf.data import corpora, recipes
+from minitf.data import corpora, downloads
 from minitf.errors import UserError
 
 REAL = pytest.mark.skipif(
@@ -159,11 +159,11 @@ def test_clean_counts_add_up(rng):
 @REAL
 @pytest.mark.parametrize("name", ["tatoeba-en-de", "tatoeba-en-fr"])
 def test_the_held_out_lists_are_those_of_the_corpus(name):
-    corpus, listed = corpora.load(name), recipes._held_out(name)
+    corpus, listed = corpora.load(name), downloads._held_out(name)
     for split, pairs in (("val", corpus.valid), ("test", corpus.tests["test"])):
-        hashes = list(zip(*(map(recipes.sentence_hash, side) for side in pairs), strict=True))
+        hashes = list(zip(*(map(downloads.sentence_hash, side) for side in pairs), strict=True))
         assert hashes == [(key, row[1]) for key, row in listed.items() if row[0] == split]
-    assert not any(recipes.sentence_hash(line) in listed for line in corpus.train.source)
+    assert not any(downloads.sentence_hash(line) in listed for line in corpus.train.source)
 
 
 def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):

@@ -50,7 +50,7 @@ _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, E
 _DAMAGE += (ValueError, RuntimeError)
 
 
-class Recipe(NamedTuple):
+class Download(NamedTuple):
     """How a folder is filled.
 
     remotes: the files to download (downloads.txt). build: called with the paths of these archives,
@@ -67,7 +67,7 @@ def make(folders, data, say=print):
     If a server cannot be reached, raises UserError with all missing files and their folder.
     """
     folders = list(dict.fromkeys(folders))
-    remotes = [remote for folder in folders for remote in RECIPES[folder].remotes]
+    remotes = [remote for folder in folders for remote in DOWNLOADS[folder].remotes]
     archives = {remote: data / "downloads" / remote.name for remote in remotes}
     missing = [remote for remote, path in archives.items() if not path.exists()]
     if len(missing) > _MAX_NAMED:
@@ -84,8 +84,8 @@ def make(folders, data, say=print):
         ) from None
     for folder in folders:
         with atomic_folder(data / folder) as temporary:
-            recipe = RECIPES[folder]
-            recipe.build([archives[remote] for remote in recipe.remotes], temporary, say)
+            download = DOWNLOADS[folder]
+            download.build([archives[remote] for remote in download.remotes], temporary, say)
         say(f"made     {data / folder}")
     size = sum(path.stat().st_size for path in archives.values()) / 1e9
     say(
@@ -283,8 +283,8 @@ def _archive_members(path, wanted):
 # The table of downloads ---------------------------------------------------------------------------
 
 
-def _recipes():
-    """Return {folder: Recipe}."""
+def _downloads():
+    """Return {folder: Download}."""
     remotes = {}
     for folder, url, size, digest in read_table(Path(__file__).parent, "downloads.txt"):
         remotes.setdefault(folder, []).append(Remote(url, int(size), digest.strip("-")))
@@ -300,7 +300,7 @@ def _recipes():
         "craft/train": _copy_trees,
         "craft/dev": _copy_trees,
     }
-    return {folder: Recipe(remotes[folder], build[folder]) for folder in build}
+    return {folder: Download(remotes[folder], build[folder]) for folder in build}
 
 
-RECIPES = _recipes()
+DOWNLOADS = _downloads()

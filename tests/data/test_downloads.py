@@ -15,9 +15,9 @@ import pytest
 from saved_files import quiet
 from server import reply, serving
 
-from minitf.data import corpora, recipes
+from minitf.data import corpora, downloads
+from minitf.data.downloads import DOWNLOADS, make, members
 from minitf.data.fetch import NoConnection
-from minitf.data.recipes import RECIPES, make, members
 from minitf.errors import UserError
 
 REAL_DATA = os.environ.get("MINITF_DATA")
@@ -62,7 +62,7 @@ def internet(data, monkeypatch):
         path.parent.mkdir(exist_ok=True)
         archives[remote.name](path)
 
-    monkeypatch.setattr(recipes, "fetch", fetch)
+    monkeypatch.setattr(downloads, "fetch", fetch)
     sgm = (
         '<srcset setid="newstest2014">\n<doc id="1">\n<seg id="1">{}</seg>\n'
         '<seg id="2">R&amp;D</seg>\n</doc>\n'
@@ -96,7 +96,7 @@ def pair(name, language):
 @REAL
 def test_every_published_checksum_is_pinned():
     """The table of downloads is the one that the project was given."""
-    ours = {s.url: (s.size, s.digest) for recipe in RECIPES.values() for s in recipe.remotes}
+    ours = {s.url: (s.size, s.digest) for download in DOWNLOADS.values() for s in download.remotes}
     ours = {url: facts for url, facts in ours.items() if not re.search("manythings|CRAFT", url)}
     _, *rows = Path(REAL_DATA, "downloads.tsv").read_text().splitlines()
     assert len(rows) == len(ours) == 16
@@ -202,7 +202,7 @@ def held_out(folder, **splits):
     """Write a list of sentences that are kept apart, as the ones of the package are."""
     lines = []
     for split, pairs in splits.items():
-        lines += [f"# {split}", *(" ".join(map(recipes.sentence_hash, pair)) for pair in pairs)]
+        lines += [f"# {split}", *(" ".join(map(downloads.sentence_hash, pair)) for pair in pairs)]
     (folder / "tatoeba-en-de.txt").write_text("".join(f"{line}\n" for line in lines))
 
 
@@ -219,7 +219,7 @@ def test_everyone_has_the_same_sentences_of_tatoeba_to_test_on(
 ):
     """In the order of the list, whatever else a newer collection has, and in whichever order."""
     held_out(tmp_path, val=[("Go.", "Geh.")], test=[("Stop!", "Halt!"), ("I know.", "Ich weiß.")])
-    monkeypatch.setattr(recipes, "_HELD_OUT", tmp_path)
+    monkeypatch.setattr(downloads, "_HELD_OUT", tmp_path)
     other = [("stop", "stehenbleiben"), ("I KNOW!", "Weiß ich."), ("Go!", "Los!")]
     other += [("Halt!", "Halt!"), ("I do know.", "ich weiß")]  # tests of the other direction
     train = [("Run.", "Lauf."), ("Run.", "Renn."), ("I know Tom.", "Ich kenne Tom.")]
@@ -238,7 +238,7 @@ def test_everyone_has_the_same_sentences_of_tatoeba_to_test_on(
 
 def test_what_a_newer_collection_lacks_is_said(data, internet, monkeypatch, tmp_path):
     held_out(tmp_path, val=[("Go.", "Geh.")], test=[("Stop!", "Halt!"), ("I know.", "Ich weiß.")])
-    monkeypatch.setattr(recipes, "_HELD_OUT", tmp_path)
+    monkeypatch.setattr(downloads, "_HELD_OUT", tmp_path)
     tatoeba(internet, ("Run.", "Lauf."), ("Go.", "Geh."), ("I know.", "Ich weiß."))
     said = []
     assert corpora.load("tatoeba-en-de", said.append).tests["test"].source == ["I know."]
@@ -255,7 +255,7 @@ def test_what_a_newer_collection_lacks_is_said(data, internet, monkeypatch, tmp_
 def craft(internet):
     """Every article has the same three trees."""
     for split in ("train", "dev"):
-        for remote in RECIPES[f"craft/{split}"].remotes:
+        for remote in DOWNLOADS[f"craft/{split}"].remotes:
             internet[remote.name] = lambda path: path.write_text(
                 "( (S (NP (NN a)) (VP (VBZ is))) )\n" * 3, encoding="utf-8"
             )
@@ -288,7 +288,7 @@ def test_trees_of_ones_own_are_not_replaced(data, internet, monkeypatch):
 def test_the_trees_of_craft_are_those_that_were_trained_on():
     for split in ("train", "dev"):
         folder = Path(REAL_DATA, "craft", split)
-        remotes = RECIPES[f"craft/{split}"].remotes
+        remotes = DOWNLOADS[f"craft/{split}"].remotes
         assert sorted(path.name for path in folder.iterdir()) == [each.name for each in remotes]
         for remote in remotes:
             content = (folder / remote.name).read_bytes()
@@ -301,7 +301,7 @@ def test_the_trees_of_craft_are_those_that_were_trained_on():
 
 def test_multi30k(data, internet):
     text = "Two young, White males.\nIt's \u201chere\u201d.\n"
-    for remote in RECIPES["multi30k"].remotes:
+    for remote in DOWNLOADS["multi30k"].remotes:
         internet[remote.name] = lambda path: path.write_bytes(gzip.compress(text.encode()))
     corpus = corpora.load("multi30k", quiet)
     assert corpus.train.source == ["Two young, White males.", "It's \u201chere\u201d."]
