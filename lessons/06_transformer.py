@@ -809,9 +809,9 @@ claim("each of the five leaks moves by at least", least_of_five > 1e-4, least_of
 #
 # How good is it as a translator? A translator has the source, the start mark and the
 # words written so far, and nothing else. So each of the models now reads these alone.
-# The one whose target was not shifted finds the word before where its answer stood in
-# training. The one that had the target in the source gets the six words of the source,
-# without the target behind them. Take $-\ln p$ of word $t$, and call the mean
+# In training, the one whose target was not shifted found the answer at its position.
+# Now it finds the word before. The one that had the target in its source now gets the
+# six words of the source alone. Take $-\ln p$ of word $t$, and call the mean
 # *translating*. `python -m minitf.course.experiments.leaks` trained the models, in a
 # minute or two.
 
@@ -843,8 +843,8 @@ print(f"    the weight left beside a score of 0, of 2: {left[0]:.2f}, {left[1]:.
 #   mask after the softmax it is on its way there, 0.64 after 400 updates. Why? Take two
 #   keys, the own one of position 0, with the score 0, and that of the next word, with
 #   the score $s$. The softmax gives the own one the weight $1 / (1 + e^s)$: 0.50 if $s$
-#   is 0, and 0.12 if $s$ is 2. The mask leaves it so. Thus it tells $s$, which depends
-#   on the next word. The last two leaks show all 6 words.
+#   is 0, and 0.12 if $s$ is 2. The mask leaves it so. So it tells $s$, which depends on
+#   the next word. The last two leaks show all 6 words.
 # - **Every leak ruins the translation.** There the loss is 5.42 to 10.18, far *above*
 #   the 2.77 of a guess. Why? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of
