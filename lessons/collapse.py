@@ -40,16 +40,6 @@ def distance_apart(model):
     return float(np.sqrt((from_mean**2).sum() / (vectors**2).sum()))
 
 
-def watch(schedule, updates, norm="post"):
-    """Train; return the distance before the first update and after each one."""
-    with forms.on():
-        distances = [distance_apart(warmup.new_model(1, norm, np.float64))]
-        training = warmup.training(schedule, 0.008, 1, norm, updates, np.float64)
-        for trained, _ in training:
-            distances.append(distance_apart(trained))
-    return distances
-
-
 before = np.array([distance_apart(warmup.new_model(seed)) for seed in (1, 2, 3)])
 print(f"apart before the first update, seeds 1, 2 and 3: {before.round(2)}")
 
@@ -95,60 +85,6 @@ claim(
 # more thing. Adam moves a number by the full rate whatever is left of its gradient, so
 # the private wishes now move what the common one moved before. That may be why two of
 # the distances rise.
-
-# %% [markdown]
-# ## What do twelve norms leave of a difference?
-# Lesson 07 finds two shifts of an output at the rate 0.008: 0.256 from moves that all
-# shift it the same way, and 0.045 from random signs. The norm also subtracts the mean
-# over the 32 features of *one* position. A shift common to all positions is up in one
-# feature and down in another, so it stays.
-#
-# After a norm a vector has the size 1 (the root of the mean of its squares). Take the
-# difference of seed 1 at the encoder's output, 0.55. The common part, a vector too, the
-# mean of all positions, is then 0.84: the squares of both, 0.30 and 0.70, add up to 1.
-#
-# A shift by 0.256 may point the way of the common part. Then the lengths add up, to
-# 1.10. The size of the whole becomes $\sqrt{0.55^2 + 1.10^2} = 1.23$, and the norm
-# divides by it: 0.45 is left of the difference. Or it points at a right angle to the
-# common part, as random directions nearly do. Then the squares add up, and 0.53 is
-# left. That is one norm. An encoder of six layers has twelve, with a shift before each.
-# What do they leave of 0.55?
-#
-# | each shift | one norm | twelve |
-# |---|---|---|
-# | 0.256, the way that the common part points | 0.45 | 0.04 |
-# | 0.256, at a right angle to it | 0.53 | 0.38 |
-# | 0.045, at a right angle: random signs | 0.55 | 0.54 |
-#
-# It is rough: it starts from the 0.55 of the output, takes the largest shift for all,
-# and does as if nothing but the shifts happened in the layers. But **it tells the
-# harmful update from the harmless one**: 0.04 to 0.38 is left, against 0.54. Measured
-# were distances of 0.26 and 0.50.
-
-# %%
-print(f"the two squares: {0.55**2:.2f} and {1 - 0.55**2:.2f}")
-
-
-def left_of_difference(n_norms, shift, same_way):
-    """Return what n_norms norms leave of 0.55, with a shift before each."""
-    difference = 0.55
-    common = np.sqrt(1 - difference**2)
-    for _ in range(n_norms):
-        common = common + shift if same_way else np.hypot(common, shift)
-        whole = np.hypot(difference, common)
-        difference = difference / whole
-        common = common / whole
-    return difference
-
-
-print(f"the common part: {np.sqrt(1 - 0.55**2):.2f}; shifted: {0.84 + 0.256:.2f}")
-print(f"the size of the whole: {np.hypot(0.55, 1.10):.2f}")
-print("left of a difference of 0.55:   one norm   twelve")
-for shift, same_way in ((0.256, True), (0.256, False), (0.045, False)):
-    of_one = left_of_difference(1, shift, same_way)
-    of_twelve = left_of_difference(12, shift, same_way)
-    way = "the same way" if same_way else "right angle"
-    print(f"    {shift}, {way:12s} {of_one:17.2f} {of_twelve:8.2f}")
 
 # %% [markdown]
 # ## What do small first moves change?
@@ -244,7 +180,9 @@ draw(figures.wishes, "collapse_wishes.png", first_30)
 # Train a pre-norm model (lesson 04) in the same way, at once at the full rate.
 
 # %%
-pre_norm = watch("at once", 60, norm="pre")
+with forms.on():
+    training = warmup.training("at once", 0.008, 1, "pre", 60, np.float64)
+    pre_norm = [distance_apart(model) for model, _ in training]
 claim(
     "in pre-norm they come apart again",
     pre_norm[-1] > 0.3,
@@ -254,7 +192,7 @@ claim(
 # %% [markdown]
 # Its positions come near each other, too, to 0.14, but part again, to 0.94. For the
 # reason we have only a guess. Post-norm divides the sum $x + \text{Sublayer}(x)$ by its
-# size, as we saw. In pre-norm the road of $x$ has one division only, at its end.
+# size (lesson 07). In pre-norm the road of $x$ has one division only, at its end.
 #
 # Two papers explain it in other ways. Xiong et al. 2020 prove that a new post-norm
 # model has large gradients near its output, and train pre-norm without a warm-up. Liu
