@@ -74,7 +74,7 @@ class Pairs(NamedTuple):
 class Corpus:
     """The texts to train, validate and test a model.
 
-    tests: the first is the main one. tokenized: the references have spaces around punctuation, so
+    tests: the first is the main one. tokenised: the references have spaces around punctuation, so
     BLEU is computed without tokenising them again. added: pairs that follow the training text; no
     subwords are learned from them. symbols: words of the targets that are a subword each, such as
     the brackets of trees.
@@ -86,7 +86,7 @@ class Corpus:
     train: Pairs
     valid: Pairs
     tests: dict[str, Pairs]
-    tokenized: bool = False
+    tokenised: bool = False
     added: Pairs = field(default_factory=lambda: Pairs([], []))
     symbols: tuple[str, ...] = ()
 
@@ -159,7 +159,7 @@ def _load_craft(name, data, with_words, say):
     train, valid, dev = (Pairs(*treebank.as_pairs(trees, with_words)) for trees in splits)
     target = WITH_WORDS if with_words else "trees"
     symbols = tuple(treebank.symbols(splits[0], with_words))
-    return Corpus(name, "en", target, train, valid, {"dev": dev}, tokenized=True, symbols=symbols)
+    return Corpus(name, "en", target, train, valid, {"dev": dev}, tokenised=True, symbols=symbols)
 
 
 def data_folder() -> Path:

@@ -161,8 +161,8 @@ def read_corpus(settings, notes=(), log=print):
             elif languages != learned:
                 ours, model = " to ".join(languages), " to ".join(learned)
                 log(f"notice   --train is {ours}, the model {model}: a model of {ours} fits better")
-        tokenized = settings.subwords == "none"
-        corpus = corpora.Corpus("own", *languages, train, valid, {}, tokenized)
+        tokenised = settings.subwords == "none"
+        corpus = corpora.Corpus("own", *languages, train, valid, {}, tokenised)
     if not settings.add:
         return corpus
     streamed = isinstance(corpus.train.source, corpora.Lines)
@@ -183,7 +183,7 @@ def prepare(settings, corpus, log, subwords=None):
     if subwords is None:
         subwords = _learn_subwords(corpus, settings, log)
     elif settings.train and isinstance(subwords, Words):  # of --start-from
-        corpus = dataclasses.replace(corpus, tokenized=True)
+        corpus = dataclasses.replace(corpus, tokenised=True)
     pairs = corpus.train
     if n_added := len(corpus.added.source):
         log(f"added    {amount(n_added, 'pair')} from {settings.add[0]}")

@@ -82,7 +82,7 @@ class SavedModel(NamedTuple):
 
 
 def save_model(
-    directory: str | Path,
+    folder: str | Path,
     arrays: dict[str, np.ndarray],
     config: dict,
     subwords: Vocabulary,
@@ -102,9 +102,9 @@ def save_model(
 
     Raises UserError if the disk refuses, and for weights that are not finite.
     """
-    directory = Path(directory)
-    with writing(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+    folder = Path(folder)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     weights = {}
     for name, array in arrays.items():
         weights |= to_stored(dtype, name, array)
@@ -120,12 +120,12 @@ def save_model(
     if probe is not None:
         head["probe"] = probe(with_scales(weights))
     for name, content in contents.items():
-        save_bytes(directory / name, content)
-    save_bytes(directory / named, *parts)
+        save_bytes(folder / name, content)
+    save_bytes(folder / named, *parts)
     text = json.dumps(head | (notes or {}) | head, indent=1, ensure_ascii=False) + "\n"
-    save_text(directory / CONFIG, text)
-    with writing(directory):
-        for path in directory.iterdir():
+    save_text(folder / CONFIG, text)
+    with writing(folder):
+        for path in folder.iterdir():
             if path.name != named and WEIGHTS.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
@@ -178,50 +178,50 @@ def with_scales(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray | Int8Mat
     return arrays
 
 
-def read_model(directory: str | Path) -> SavedModel:
+def read_model(folder: str | Path) -> SavedModel:
     """Return the model that `save_model` wrote to a folder, its weights in the type of the file.
 
     Raises UserError if the folder or a file is missing, changed or damaged, or of an
     unknown format.
     """
-    directory = Path(directory)
-    if not exists(directory):
-        raise UserError(f"{directory}: no such folder: give the folder of a trained model")
-    if not exists(directory / CONFIG):
-        if any(directory.glob("*.bin*")):
+    folder = Path(folder)
+    if not exists(folder):
+        raise UserError(f"{folder}: no such folder: give the folder of a trained model")
+    if not exists(folder / CONFIG):
+        if any(folder.glob("*.bin*")):
             raise UserError(
-                f"{directory}: a model of another program, such as Firefox: convert it first: "
-                f"python -m minitf public {directory} OUT"
+                f"{folder}: a model of another program, such as Firefox: convert it first: "
+                f"python -m minitf public {folder} OUT"
             )
         raise UserError(
-            f"{directory} is not the folder of a trained model: it has no {CONFIG}: "
+            f"{folder} is not the folder of a trained model: it has no {CONFIG}: "
             "name the folder that has one"
         )
-    config = _read_config(directory / CONFIG)
+    config = _read_config(folder / CONFIG)
     hashes = config["sha256"]
     for name in hashes:
-        with user_errors(directory / name):
-            digest = sha256(directory / name)
+        with user_errors(folder / name):
+            digest = sha256(folder / name)
         if digest != hashes[name]:
             raise UserError(
-                f"{directory / name}: changed since it was saved (its sha256 differs): copy the "
+                f"{folder / name}: changed since it was saved (its sha256 differs): copy the "
                 "model again"
             )
-    subwords = load_subwords(directory)
+    subwords = load_subwords(folder)
     for name in subwords.contents():
         if name not in hashes:
-            raise UserError(f"{directory / name}: belongs to another model: copy the model again")
-    path = directory / _weights_of(hashes)
+            raise UserError(f"{folder / name}: belongs to another model: copy the model again")
+    path = folder / _weights_of(hashes)
     arrays, _ = load_arrays(path, checked=False)
     with user_errors(path):
         return SavedModel(with_scales(arrays), config["model"], subwords, _notes(config))
 
 
-def read_shortlist(directory: str | Path) -> dict[str, np.ndarray] | None:
+def read_shortlist(folder: str | Path) -> dict[str, np.ndarray] | None:
     """Return the arrays of the shortlist of a model that `read_model` has verified, or None."""
-    if SHORTLIST not in _read_config(Path(directory) / CONFIG)["sha256"]:
+    if SHORTLIST not in _read_config(Path(folder) / CONFIG)["sha256"]:
         return None
-    return load_arrays(Path(directory) / SHORTLIST, checked=False)[0]
+    return load_arrays(Path(folder) / SHORTLIST, checked=False)[0]
 
 
 def _weights_of(hashes):
@@ -230,12 +230,12 @@ def _weights_of(hashes):
     return next(names, None)
 
 
-def read_notes(directory: str | Path) -> dict:
+def read_notes(folder: str | Path) -> dict:
     """Return the notes of a model, such as the step, and its probe; reads config.json alone.
 
     Raises UserError if it is missing or damaged.
     """
-    return _notes(_read_config(Path(directory) / CONFIG))
+    return _notes(_read_config(Path(folder) / CONFIG))
 
 
 def kept_notes(notes: dict) -> dict:

@@ -42,9 +42,9 @@ class Parser:
         self._allowed([])  # refuses another model
 
     @classmethod
-    def load(cls, directory: str | Path) -> Self:
+    def load(cls, folder: str | Path) -> Self:
         """Read a model's folder. Raises UserError with one line that says what to do."""
-        model, subwords, notes = load_model(directory)
+        model, subwords, notes = load_model(folder)
         return cls(model, subwords, notes.get("target_language") == WITH_WORDS)
 
     def parse(

@@ -276,13 +276,13 @@ def _space_if_invisible(match):
     return " " if unicodedata.category(match[0]) in ("Cc", "Cf", "Co", "Cs") else match[0]
 
 
-def load_subwords(directory: str | Path) -> Vocabulary:
+def load_subwords(folder: str | Path) -> Vocabulary:
     """Return the vocabulary in a model's folder. Raises UserError if there is none."""
     for kind in (Subwords, Words, PairedSubwords):
-        path = Path(directory) / kind.file_name
+        path = Path(folder) / kind.file_name
         if path.exists():
             return kind.load(path)
-    raise UserError(f"{directory} has no vocabulary: name the folder of a trained model")
+    raise UserError(f"{folder} has no vocabulary: name the folder of a trained model")
 
 
 def _train_bpe(lines, vocabulary_size, symbols):

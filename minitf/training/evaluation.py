@@ -278,7 +278,7 @@ class Validator:
     def score(self, lines, references):
         """Return the BLEU of translations; text that came tokenised is not tokenised again."""
         corpus = self.dataset.corpus
-        tokenize = "none" if corpus.tokenized else tokenizer_of(corpus.target_language)
+        tokenize = "none" if corpus.tokenised else tokenizer_of(corpus.target_language)
         return bleu(lines, self.dataset.references(references), tokenize=tokenize)
 
     @contextlib.contextmanager

@@ -22,7 +22,7 @@ from minitf.transformer import Transformer
 
 
 def load_model(
-    directory: str | Path, model: Callable[..., Transformer] = Transformer
+    folder: str | Path, model: Callable[..., Transformer] = Transformer
 ) -> tuple[Transformer, Vocabulary, dict]:
     """Return the model of a folder that `save_model` wrote, its subwords, and the notes.
 
@@ -31,15 +31,15 @@ def load_model(
     Raises UserError as `read_model` does, for weights of another model, if the model computes other
     numbers than the one that was saved, and for impossible notes.
     """
-    return load_and_probe(directory, model)[:3]
+    return load_and_probe(folder, model)[:3]
 
 
 def load_and_probe(
-    directory: str | Path, model: Callable[..., Transformer] = Transformer
+    folder: str | Path, model: Callable[..., Transformer] = Transformer
 ) -> tuple[Transformer, Vocabulary, dict, np.ndarray | None]:
     """Return what `load_model` returns, and the logits that it has computed for the probe."""
-    arrays, fields, subwords, notes = read_model(directory)
-    with in_file(directory):
+    arrays, fields, subwords, notes = read_model(folder)
+    with in_file(folder):
         config = Config.from_dict(fields)
         try:
             if model is Transformer:
@@ -55,18 +55,18 @@ def load_and_probe(
     return made, subwords, notes, logits
 
 
-def load_shortlist(directory: str | Path, config: Config) -> Shortlist:
+def load_shortlist(folder: str | Path, config: Config) -> Shortlist:
     """Return the shortlist of a folder that `load_model` has read.
 
     Raises UserError if it has none, or another model's.
     """
-    arrays = read_shortlist(directory)
+    arrays = read_shortlist(folder)
     if arrays is None:
         raise UserError(
-            f"{directory} has no shortlist: leave out --shortlist (a model of Firefox has one if "
+            f"{folder} has no shortlist: leave out --shortlist (a model of Firefox has one if "
             "its lex.*.bin was in the folder that was converted)"
         )
-    with user_errors(Path(directory) / SHORTLIST):
+    with user_errors(Path(folder) / SHORTLIST):
         return Shortlist(config, **arrays)
 
 

@@ -128,7 +128,7 @@ class Translator:
     @classmethod
     def load(
         cls,
-        directory: str | Path,
+        folder: str | Path,
         max_unsplit: int = 0,
         model: Callable[..., Transformer] = Transformer,
         shortlist: bool = False,
@@ -140,8 +140,8 @@ class Translator:
         shortlist: whether to use the model's shortlist. It is faster, and now and then it changes a
         translation, which then lacks a word that it would have without it.
         """
-        model, subwords, notes, logits = load_and_probe(directory, model)
-        short = load_shortlist(directory, model.config) if shortlist else None
+        model, subwords, notes, logits = load_and_probe(folder, model)
+        short = load_shortlist(folder, model.config) if shortlist else None
         max_unsplit = max(notes.get("max_unsplit", 0), max_unsplit)
         max_subwords = max(notes.get("max_subwords", _MAX_SUBWORDS), max_unsplit)
         capitals, placeholders = notes.get("reads_capitals", False), notes.get("placeholders")

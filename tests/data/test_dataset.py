@@ -324,8 +324,8 @@ def test_reading_what_the_user_named(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     files = [str(tmp_path / "s"), str(tmp_path / "t")]
     corpus = read_corpus(Settings(train=files, valid=files, subwords="none"))
-    assert corpus.train == (["a b@@ c"], ["d"]) and corpus.tokenized
-    assert not read_corpus(Settings(train=files, valid=files)).tokenized
+    assert corpus.train == (["a b@@ c"], ["d"]) and corpus.tokenised
+    assert not read_corpus(Settings(train=files, valid=files)).tokenised
     with pytest.raises(UserError, match="--train needs --valid"):
         read_corpus(Settings(train=files))
     monkeypatch.setattr(corpora, "load", lambda name: f"corpus {name}")
@@ -361,7 +361,7 @@ def test_a_text_for_a_model_of_words_is_cut_already(tmp_path):
     settings = Settings(train=[str(path)] * 2, valid=[str(path)] * 2)
     words = Words.train(["the cat , a dog ."])
     corpus = prepare(settings, read_corpus(settings), print, words).corpus
-    assert corpus.tokenized
+    assert corpus.tokenised
 
 
 PACKED = [bz2.compress, gzip.compress, lzma.compress, zstandard, utf_16, utf_32]

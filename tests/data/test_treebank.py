@@ -31,7 +31,7 @@ def test_a_corpus_of_trees(craft):
     assert [line[:3] for line in corpus.valid.source] == ["wc0", "wc1", "wd0", "wd1"]
     assert [line[:3] for line in corpus.tests["dev"].source] == ["we0", "we1"]
     assert corpus.symbols == ("XX", "(ADJP", ")ADJP", "(NP", ")NP", "(S", ")S", "(VP", ")VP")
-    assert corpus.tokenized
+    assert corpus.tokenised
 
 
 def test_a_corpus_of_trees_with_words(craft):

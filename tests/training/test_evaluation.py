@@ -92,7 +92,7 @@ def test_13a_cuts_punctuation_off_and_none_does_not():
 
 
 def test_nothing_is_printed(capfd):
-    bleu(["It is so ."] * 200, ["It is so ."] * 200)  # sacreBLEU would warn of tokenized text
+    bleu(["It is so ."] * 200, ["It is so ."] * 200)  # sacreBLEU would warn of tokenised text
     assert capfd.readouterr() == ("", "")
 
 
@@ -201,7 +201,7 @@ def test_the_language_of_the_references_decides_how_text_is_cut(
     said = score_files(*files).splitlines()[0]
     assert f"|tok:{tokenizer}|" in said and said == bleu(ours, good, tokenize=tokenizer).text
     assert (bleu(ours, good, tokenize=tokenizer).score > 40) == (tokenizer != "13a")
-    corpus = SimpleNamespace(target_language=name[-2:], tokenized=False)
+    corpus = SimpleNamespace(target_language=name[-2:], tokenised=False)
     dataset = SimpleNamespace(corpus=corpus, references=list)
     assert Validator(dataset, None, StopRequest()).score(ours, good).text == said
 
@@ -244,7 +244,7 @@ def test_bad_files_are_reported_in_one_line(arguments, reason, tmp_path, monkeyp
 @pytest.mark.parametrize("corpus", ["wmt14-en-de", "tatoeba-en-de"])
 def test_a_run_on_a_corpus_of_the_paper_has_its_paper_bleu_too(corpus, tmp_path):
     said = []
-    corpus_read = SimpleNamespace(name=corpus, target_language="de", tokenized=False)
+    corpus_read = SimpleNamespace(name=corpus, target_language="de", tokenised=False)
     dataset = SimpleNamespace(corpus=corpus_read, references=list)
     settings = SimpleNamespace(beam=4, alpha=0.6, max_extra=50)
     trainer = SimpleNamespace(
