@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from minitf import functions
 from minitf.backend import use, using
-from minitf.check import grad_check, same
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import Transformer
 
 if TYPE_CHECKING:
+    from minitf.check import grad_check, same
     from minitf.translation import Translator
 
 __version__ = "0.2.0"
@@ -39,9 +39,9 @@ __all__ = [
 
 
 def __getattr__(name):
-    """Load the Translator when it is asked for, so that `import minitf` loads the engine alone."""
-    if name == "Translator":
-        from minitf.translation import Translator
+    """Load the Translator and the checks when they are asked for, as few programs need them."""
+    if name in ("Translator", "grad_check", "same"):
+        from minitf import check, translation
 
-        return Translator
+        return getattr(translation if name == "Translator" else check, name)
     raise AttributeError(f"module 'minitf' has no attribute {name!r}")

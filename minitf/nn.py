@@ -136,9 +136,12 @@ class Module:
                 raise UserError(
                     f"{name} is {arrays[name].dtype} in the weights, not float: {advice}"
                 )
+        # `_zeros` get memory in one array: NumPy asks for large pages for it, which come sooner.
+        new = [p for p in parameters.values() if not getattr(p.data.flags, "writeable", True)]
+        memory, start = np.empty(sum(p.size for p in new), np.float32), 0
+        for p in new:
+            p.data, start = memory[start : start + p.size].reshape(p.shape), start + p.size
         for name, parameter in parameters.items():
-            if not getattr(parameter.data.flags, "writeable", True):  # `_zeros`
-                parameter.data = np.empty(parameter.shape, np.float32)
             copy_into(parameter.data, arrays[name])
         return self
 

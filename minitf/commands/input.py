@@ -215,8 +215,8 @@ def _read_with_prompt(file):
 # Paragraphs ---------------------------------------------------------------------------------------
 
 
-_HYPHEN = re.compile(r"[^\W\d_][-\xad\u2010]$")
-_AND = re.compile(r"(und|oder|bzw|bis|and|or|to)\b")
+_HYPHEN = r"[^\W\d_][-\xad\u2010]$"
+_SECOND_HALF = r"(?!(?:und|oder|bzw|bis|and|or|to)\b)[^\W_]"
 
 
 def join_paragraphs(batches):
@@ -253,7 +253,7 @@ def _without_hyphens(lines):
     """
     joined = []
     for line in lines:
-        if joined and _HYPHEN.search(joined[-1][-1]) and line[0].isalnum() and not _AND.match(line):
+        if joined and re.search(_HYPHEN, joined[-1][-1]) and re.match(_SECOND_HALF, line):
             if line[0].islower():
                 joined[-1][-1] = joined[-1][-1][:-1]
             joined[-1].append(line)

@@ -7,7 +7,6 @@ import ctypes
 import math
 import os
 import sys
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,6 +125,8 @@ def memory_of(action: Callable[[], object]) -> int:
         before = pool.used_bytes()
         action()
         return pool.total_bytes() - before
+    import tracemalloc  # lazily: only the trainer measures memory
+
     tracemalloc.start()
     try:
         action()

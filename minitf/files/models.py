@@ -21,7 +21,7 @@ from minitf.errors import UserError
 from minitf.files.arrays import exists, file_content, load_arrays, user_errors
 from minitf.text import Vocabulary, load_subwords
 
-WEIGHTS = re.compile(r"model-[0-9a-f]{8}\.safetensors(\.tmp)?")
+WEIGHTS = r"model-[0-9a-f]{8}\.safetensors(\.tmp)?"
 SCALE = "_scale"  # follows a matrix's name; so compressed-tensors, and vLLM, name its scales
 CONFIG = "config.json"
 FORMAT = 1
@@ -126,7 +126,7 @@ def save_model(
     save_text(folder / CONFIG, text)
     with writing(folder):
         for path in folder.iterdir():
-            if path.name != named and WEIGHTS.fullmatch(path.name):
+            if path.name != named and re.fullmatch(WEIGHTS, path.name):
                 path.unlink(missing_ok=True)
 
 
