@@ -29,4 +29,6 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # All is written, and no worker is left. To take every object apart, as sys.exit does, would
+    # take half as long as to translate a sentence.
+    os._exit(main())

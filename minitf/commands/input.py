@@ -214,7 +214,6 @@ def _read_with_prompt(file):
 
 # Paragraphs ---------------------------------------------------------------------------------------
 
-
 _HYPHEN = r"[^\W\d_][-\xad\u2010]$"
 _SECOND_HALF = r"(?!(?:und|oder|bzw|bis|and|or|to)\b)[^\W_]"
 

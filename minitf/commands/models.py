@@ -10,7 +10,8 @@ from minitf.errors import UserError
 from minitf.files.arrays import exists
 from minitf.files.models import read_notes
 from minitf.public import model_folder, public_name
-from minitf.translation.languages import direction, is_parser
+from minitf.translation.languages import direction
+from minitf.translation.loading import is_parser
 
 
 def folder_of(model, bundled):

@@ -16,7 +16,7 @@ from minitf.files.arrays import exists
 from minitf.text import PairedSubwords
 from minitf.text.plain import text_ranges
 from minitf.text.vocabulary import printable, valid_unicode
-from minitf.translation.languages import is_parser
+from minitf.translation.loading import is_parser
 from minitf.translation.translator import Search, Translator
 from minitf.translation.writing import join_parts
 

@@ -19,11 +19,6 @@ def languages_of(notes):
     return [names.get(str(notes.get(f"{side}_language"))) for side in ("source", "target")]
 
 
-def is_parser(notes):
-    """Return whether the notes of a model are those of a parser, which writes trees."""
-    return notes.get("target_language", "").startswith("trees")
-
-
 def direction(notes):
     """Return a model's languages as text, "" if they are not known.
 

@@ -55,6 +55,11 @@ def load_and_probe(
     return made, subwords, notes, logits
 
 
+def is_parser(notes: dict) -> bool:
+    """Return whether the notes of a model are those of a parser, which writes trees."""
+    return notes.get("target_language", "").startswith("trees")
+
+
 def load_shortlist(folder: str | Path, config: Config) -> Shortlist:
     """Return the shortlist of a folder that `load_model` has read.
 
