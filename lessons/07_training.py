@@ -539,8 +539,8 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 # **The division by $\sqrt{v}$ gives a rare word's row nearly the moves of a frequent
 # one's.** The rarest word is missing in about half of the batches. If its gradient is
 # $g$ in the others, its $m$ is about $g/2$, and its $v$ about $g^2/2$. So it moves by
-# about $(1/2) / \sqrt{1/2} = 0.71$ of the rate, not by 1/16,384: the size of $g$ has
-# cancelled.
+# about $(1/2) / \sqrt{1/2} = 0.71$ of the rate, not by 1/16,384 of a frequent word's
+# move: the size of $g$ has cancelled.
 
 # %%
 print(f"in every second batch: moves of {0.5 / 0.5**0.5:.2f} times the rate")
@@ -832,19 +832,20 @@ claim(
 # Moves of the same sizes with random signs hardly do it. So **it is not the size of the
 # moves alone: they work together**.
 #
-# Why together? With seed 1 a vector's difference from the mean is 0.55 of its size.
-# After a norm this size is 1 (the root of the mean of the squares). So the mean, the
-# part common to all positions, has 0.84: the squares, 0.30 and 0.70, add up to 1.
+# First, how much do positions share before the update? After a norm a vector has the
+# size 1 (the root of the mean of its squares). With seed 1 its difference from the mean
+# is 0.55 of that. So the mean, the part common to all positions, has 0.84: the squares,
+# 0.30 and 0.70, add up to 1.
 #
-# The gradient of a weight is its input times the gradient of its output, added up over
-# the positions. At every position the loss of a new model asks for the same change,
-# more of the frequent tokens; and the inputs have a large common part. So, in our
-# reading, the common part decides the sign of the sum, and Adam moves the weight by the
-# full rate, 0.008. An output is a sum of 32 inputs, here of size about 1: the shifts
-# add up to at most $32 · 0.008 = 0.256$, the same at every position. Unrelated signs
-# would give about $\sqrt{32} · 0.008 = 0.045$. Measured at the values of the first
-# layer, all positions together shift by 0.14, 0.12 and 0.15 with the three seeds; with
-# random signs by 0.03 or 0.04.
+# Then why do the moves work together? The gradient of a weight is its input times the
+# gradient of its output, added up over the positions. At every position the loss of a
+# new model asks for the same change, more of the frequent tokens; and the inputs have a
+# large common part. So, in our reading, the common part decides the sign of the sum,
+# and Adam moves the weight by the full rate, 0.008. An output is a sum of 32 inputs,
+# here of size about 1: the shifts add up to at most $32 · 0.008 = 0.256$, the same at
+# every position. Unrelated signs would give about $\sqrt{32} · 0.008 = 0.045$. Measured
+# at the values of the first layer, all positions together shift by 0.14, 0.12 and 0.15
+# with the three seeds; with random signs by 0.03 or 0.04.
 
 # %%
 print(f"the two squares: {0.55**2:.2f} and {1 - 0.55**2:.2f}; ", end="")
@@ -864,7 +865,8 @@ print(f"with random signs {first_updates[:, 4].round(2)}")
 # difference, $0.55 / 1.23 = 0.45$ is left. If it points at a right angle to the common
 # part, as random directions nearly do, the squares add up, and 0.53 is left.
 #
-# That is one norm. The encoder has twelve, with a shift before each:
+# That is one norm; at worst it leaves about four fifths. The encoder has twelve, with a
+# shift before each:
 
 
 # %%
@@ -902,9 +904,8 @@ print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:
 # %% [markdown]
 # Why does a warm-up help, then? It makes a peak rate of 0.006 usable, where 0.002 was
 # the best without one, and so ends at a loss of 0.64, not 0.84. And it avoids the
-# collapse; but whether the collapse spoils the rest of the training, nobody has shown
-# here: after 600 updates the positions of the first seed are apart again, at 0.67, and
-# still the loss is 2.42.
+# collapse. But we cannot say that the collapse spoils the rest: after 600 updates the
+# positions of seed 1 are apart again, at 0.67, and still the loss is 2.42.
 
 # %% [markdown]
 # ## What did we learn?

@@ -611,7 +611,7 @@ print(f"25,000 / 8 = {25_000 / 8:,.0f}")
 # the lowest point. A photograph shows it a little off, now to the left, now to the
 # right. The mean of many photographs is close to the lowest point.
 #
-# That needs one thing: all photographs are of one bowl. The five checkpoints are, as
+# That works because all photographs show one bowl. So do the five checkpoints: they are
 # stations of one training. Two trainings with different seeds end in two bowls, with a
 # ridge between them. We can see such a ridge without a second training. Nothing says
 # which unit of a network is the first. Put the units in reverse order: other numbers,
