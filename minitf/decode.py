@@ -36,7 +36,7 @@ class Hypothesis:
 
 
 class BeamStep(NamedTuple):
-    """What one step of beam search did with a sentence: its 2*W best continuations, best first.
+    """A decoding step of beam search for one sentence: its 2*W best continuations, best first.
 
     parents: the text of the step before, 0 to W - 1, that each continuation continues.
     tokens, log_probabilities: the token that each adds, and ln P of the text with it.
@@ -460,7 +460,7 @@ class Decoding:
     """A model with the program that scores the next tokens of its texts: its own modules.
 
     cached: whether they keep the keys and values of earlier tokens. With False, the decoder reads
-    each text from its beginning at every step, which is slower and gives the same result.
+    each text from its beginning for every token, which is slower and gives the same result.
     shortlist: called with the source, it returns the only ids that may be written for each sentence
     (B, n): see minitf/beyond/shortlist.py.
     """
@@ -577,17 +577,17 @@ def logsumexp(logits: np.ndarray) -> np.ndarray:
 
 
 class Cache:
-    """The keys (R, H, n, K) and values (R, H, n, U) of one attention, kept from step to step.
+    """The keys (R, H, n, K) and values (R, H, n, U) of one attention, kept from token to token.
 
     Elsewhere called a KV cache.
-    grows: whether each step adds the newest token, as in self-attention; the source is the same at
-    all steps.
+    grows: whether each call adds the newest token, as in self-attention; the source is the same in
+    all calls.
     kept: the keys and the values. state: of an SSRU, in their place, (R, D); None at the beginning.
-    positions: of the queries (1, 1) and of the keys (1, n) in their texts, at the latest step.
+    positions: of the queries (1, 1) and of the keys (1, n) in their texts, in the latest call.
     """
 
     def __init__(self, grows: bool):
-        self.grows, self.kept, self.steps = grows, [], 0
+        self.grows, self.kept, self.n_calls = grows, [], 0
         self.positions = self.state = None
 
     def __call__(self, attention: MultiHeadAttention, x: Tensor) -> Sequence[Tensor]:
@@ -597,8 +597,8 @@ class Cache:
         elif self.grows:
             new = attention.keys_and_values(x)
             self.kept = [F.concatenate(pair, axis=2) for pair in zip(self.kept, new, strict=True)]
-        self.positions = np.array([[self.steps]]), np.arange(self.kept[0].shape[2])[None]
-        self.steps += 1
+        self.positions = np.array([[self.n_calls]]), np.arange(self.kept[0].shape[2])[None]
+        self.n_calls += 1
         return self.kept
 
     def select(self, rows: np.ndarray) -> None:
