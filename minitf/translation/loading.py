@@ -180,6 +180,7 @@ def verified_decoding(
             fused = decode.fused_decoding(model, shortlist)
             if fused and forms.agree(lambda: numbers_of(fused), expected):
                 return list(forms.all_forms()), fused
+        fused = None  # `fastest_decoding` may make another, and needs its memory
         # Which form is wrong? The modules tell, which call each of the others.
         modules = decode.Decoding(model, False, shortlist)
         verified = forms.verified(lambda: numbers_of(modules), expected)
