@@ -119,19 +119,19 @@ def _fill(document, start, message, end):
     previous = re.search(r"(?m)^#\|", comments)
     if not (flags := re.search(r"(?m)^#,(.*\bfuzzy\b)?", comments)):
         place = begin + previous.start() if previous else message.start()
-        yield place, place, [f"#, fuzzy{end}"]
+        yield place, place, f"#, fuzzy{end}", False
     elif not flags[1]:
-        yield begin + flags.end(), begin + flags.end(), [" fuzzy,"]
+        yield begin + flags.end(), begin + flags.end(), " fuzzy,", False
     for i, target in enumerate(targets):
         is_many = message["many"] and (i or len(targets) == 1)
         # A line ends nowhere inside of {n, plural, ...}.
         line = rf"(?:{_BRACES}|[^\\]|\\[^n])*+\\n|.+"
-        lines = re.findall(line, _join_strings(message["many" if is_many else "one"]))
-        pieces = ['"' if len(lines) == 1 else f'""{end}"']
-        for line in lines:
-            pieces += [line, f'"{end}"']
-        place = message.start("targets")
-        yield place + target.start(), place + target.end(), [*pieces[:-1], '"']
+        lines = re.findall(line, _join_strings(message["many" if is_many else "one"])) or [""]
+        start, stop = (message.start("targets") + place for place in target.span())
+        yield start, stop, '"' if len(lines) == 1 else f'""{end}"', False
+        for number, line in enumerate(lines, 1):
+            yield stop, stop, line, True
+            yield stop, stop, '"' if number == len(lines) else f'"{end}"', False
 
 
 def _join_strings(strings):

@@ -220,7 +220,9 @@ def _targets(document):
             start, tag = match.end(), f"{match['space']}<{match['prefix']}target>"
             if match["target"]:
                 start, tag = match.start("target"), f"{match['target'].rstrip()}>"
-            yield start, match.end(), [tag, match["text"], f"</{match['prefix']}target>"]
+            yield start, match.end(), tag, False
+            yield match.end(), match.end(), match["text"], True
+            yield match.end(), match.end(), f"</{match['prefix']}target>", False
 
 
 def _xml_events(document):

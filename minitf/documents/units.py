@@ -168,24 +168,21 @@ def splice(document: str, translations: Sequence[tuple[Unit, list[str | Mark]]])
     return written(0, len(document))
 
 
-def edit(
-    document: str, edits: Iterable[tuple[int, int, list[str]]]
-) -> tuple[str, list[tuple[int, int]]]:
+def edit(document: str, edits: Iterable[tuple]) -> tuple[str, list[tuple[int, int]]]:
     """Return a document with ranges replaced, and the ranges where texts stand in it now.
 
-    edits: (start, stop, pieces), in order; pieces alternate: what a text stands in, a text, ...
+    edits: (start, stop, what is written there, whether it is a text), in order.
 
-    >>> edit('msgstr ""', [(7, 9, ['"', "Hello", '"'])])
+    >>> edit('msgstr ""', [(8, 8, "Hello", True)])
     ('msgstr "Hello"', [(8, 13)])
     """
     written, ranges, place, length = [], [], 0, 0
-    for start, stop, pieces in edits:
-        for i, piece in enumerate([document[place:start], *pieces]):
-            if i and i % 2 == 0:
-                ranges.append((length, length + len(piece)))
-            written.append(piece)
-            length += len(piece)
-        place = stop
+    for start, stop, new, is_text in edits:
+        length += start - place
+        if is_text:
+            ranges.append((length, length + len(new)))
+        written += [document[place:start], new]
+        place, length = stop, length + len(new)
     return "".join([*written, document[place:]]), ranges
 
 
