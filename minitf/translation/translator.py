@@ -295,8 +295,8 @@ class Translator:
             texts = []
             for part, best in zip(batch, decode_batch(source, batch, rules), strict=True):
                 # No value can be missing in a translation of a part without any: the best will do.
-                is_any = part.values or search.n_best > 1
-                best = self._as_texts(best if is_any else best[:1])
+                keeps_all = bool(part.values) or search.n_best > 1
+                best = self._as_texts(best if keeps_all else best[:1])
                 ln_p = functools.partial(self._log_probabilities, part.prefix)
                 texts.append(restore(part, best, self.placeholders, search.wellformed, ln_p))
             return texts

@@ -19,7 +19,7 @@ _FRAGMENT = 8  # the most words of a fragment
 _WORDS_END = r"\w[\"'”’»)\]]*$"
 _MARK = r"[,;:–—，；：、]$"  # after which reading.py cuts
 _WORD = r"[^\W\d_]+"
-_KINDS = '["„“”«»]'
+_DOUBLE_QUOTES = '["„“”«»]'
 
 
 def is_unfinished(source: str) -> bool:
@@ -104,7 +104,7 @@ def with_uniform_quotes(text: str) -> str:
     >>> with_uniform_quotes('„Kein!" sagte sie.'), with_uniform_quotes("„Nein!“")
     ('"Kein!" sagte sie.', '„Nein!“')
     """
-    return re.sub(_KINDS, '"', text) if '"' in text else text
+    return re.sub(_DOUBLE_QUOTES, '"', text) if '"' in text else text
 
 
 def restore(
