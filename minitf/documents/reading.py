@@ -57,21 +57,21 @@ class Document:
         order, as a closing tag before its opening one, the texts between the marks are translated
         by themselves.
         """
-        pieces, between, texts = [], [], [unit.text for unit in self.units]
+        segments, between, texts = [], [], [unit.text for unit in self.units]
         for unit, best in zip(self.units, translate(texts), strict=True):
             if best[0].problems:
                 note([best], self.text.count("\n", 0, unit.start))
-            pieces.append(unit.pieces_of(best[0].text))
-            if pieces[-1] is None:
-                pieces[-1] = turns = unit.pieces(unit.text)
+            segments.append(unit.segments_of(best[0].text))
+            if segments[-1] is None:
+                segments[-1] = turns = unit.segments(unit.text)
                 between += [(turns, i) for i in range(0, len(turns), 2) if has_letters(turns[i])]
         translations = translate([turns[i].strip() for turns, i in between])
         for (turns, i), (best, *_) in zip(between, translations, strict=True):
             turns[i] = turns[i].replace(turns[i].strip(), best.text)
-        return self.with_translations(pieces)
+        return self.with_translations(segments)
 
     def with_translations(self, translations: Sequence[list[str | Mark]]) -> bytes:
-        """Return the document with a translation, as `Unit.pieces`, in the place of each unit.
+        """Return the document with a translation, as `Unit.segments`, in the place of each unit.
 
         Raises UserError for a character that its encoding lacks.
         """

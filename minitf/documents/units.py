@@ -62,29 +62,29 @@ class Unit:
     marks: dict[str, Mark]
     escaping: Escaping
 
-    def pieces(self, text: str) -> list[str | Mark]:
+    def segments(self, text: str) -> list[str | Mark]:
         """Return texts and marks alternately: a text, a mark, a text, ..."""
-        pieces = re.split(f"([{''.join(self.marks)}])", text) if self.marks else [text]
-        pieces[1::2] = map(self.marks.get, pieces[1::2])
-        return pieces
+        segments = re.split(f"([{''.join(self.marks)}])", text) if self.marks else [text]
+        segments[1::2] = map(self.marks.get, segments[1::2])
+        return segments
 
-    def pieces_of(self, translation: str) -> list[str | Mark] | None:
-        """Return a translation as `pieces`; None if a mark is missing, doubled, or out of order.
+    def segments_of(self, translation: str) -> list[str | Mark] | None:
+        """Return a translation as `segments`; None if a mark is missing, doubled, or out of order.
 
         In another order a closing tag could come before its opening one, or a link inside another.
         None also if a word has crossed a tag, or if nothing is left between two that had a text.
         """
-        pieces, source = self.pieces(translation), self.pieces(self.text)
-        ordered = [mark for mark in pieces[1::2] if mark.kind != Kind.WORD]
-        is_whole = ordered == sorted(ordered) and sorted(pieces[1::2]) == sorted(source[1::2])
-        (words, filled), (were_words, were_filled) = map(_between_markup, (pieces, source))
-        return pieces if is_whole and words == were_words and filled >= were_filled else None
+        segments, source = self.segments(translation), self.segments(self.text)
+        ordered = [mark for mark in segments[1::2] if mark.kind != Kind.WORD]
+        is_whole = ordered == sorted(ordered) and sorted(segments[1::2]) == sorted(source[1::2])
+        (words, filled), (were_words, were_filled) = map(_between_markup, (segments, source))
+        return segments if is_whole and words == were_words and filled >= were_filled else None
 
 
-def _between_markup(pieces):
+def _between_markup(segments):
     """Return after which markup each word stands, and after which markup there is a text."""
     place, words, filled = None, set(), set()
-    for mark, text in zip([None, *pieces[1::2]], pieces[::2], strict=True):
+    for mark, text in zip([None, *segments[1::2]], segments[::2], strict=True):
         if mark and mark.kind == Kind.MARKUP:
             place = mark
         if mark and mark.kind == Kind.WORD:
@@ -141,7 +141,7 @@ def _unit(document, start, stop, marks, escaping):
 
 
 def splice(document: str, translations: Sequence[tuple[Unit, list[str | Mark]]]) -> str:
-    """Return a document with each unit's translation, as `pieces`, in its place.
+    """Return a document with each unit's translation, as `segments`, in its place.
 
     A unit may lie inside a mark of another one, as an attribute lies in its tag.
     """
@@ -150,20 +150,20 @@ def splice(document: str, translations: Sequence[tuple[Unit, list[str | Mark]]])
     def written(start, stop):
         parts = []
         while todo and todo[-1][0].stop <= stop:
-            unit, pieces = todo.pop()
-            text = "".join(pieces_written(unit, pieces))
+            unit, segments = todo.pop()
+            text = "".join(write_segments(unit, segments))
             replaced = document[unit.start : unit.stop]
             parts += [document[start : unit.start], unit.escaping.finish(text, replaced)]
             start = unit.stop
         return "".join([*parts, document[start:stop]])
 
-    def pieces_written(unit, pieces):
+    def write_segments(unit, segments):
         marks = {
             mark: written(mark.start, mark.stop) if mark.text is None else mark.text
-            for mark in sorted(piece for piece in pieces if isinstance(piece, Mark))
+            for mark in sorted(segment for segment in segments if isinstance(segment, Mark))
         }
-        for piece in pieces:
-            yield marks[piece] if isinstance(piece, Mark) else unit.escaping.escape(piece)
+        for segment in segments:
+            yield marks[segment] if isinstance(segment, Mark) else unit.escaping.escape(segment)
 
     return written(0, len(document))
 

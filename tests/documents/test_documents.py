@@ -44,11 +44,11 @@ def read(path, data=None):
 
 def translated(document):
     """Return a document as the translator of these tests writes it."""
-    pieces = []
+    segments = []
     for unit in document.units:
-        pieces.append(unit.pieces_of(swapped(unit.text)))
-        assert pieces[-1] == unit.pieces(swapped(unit.text))
-    return document.with_translations(pieces)
+        segments.append(unit.segments_of(swapped(unit.text)))
+        assert segments[-1] == unit.segments(swapped(unit.text))
+    return document.with_translations(segments)
 
 
 def one(text, ending):
