@@ -246,7 +246,7 @@ def test_the_command_writes_a_page(tmp_path, capsys):
 
 
 def test_the_page_of_the_lessons_is_that_of_today(toy, explained):
-    """If it is not, write it with the command in lessons/README.md."""
+    """If it is not, write it with the command in minitf/README.md."""
     stored = parsed(PAGE.read_text(encoding="utf-8"))
     made = parsed(
         page(

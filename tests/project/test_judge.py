@@ -56,9 +56,8 @@ def test_what_is_said_of_the_graded_sentences_is_in_their_file(name, each, langu
     for column in (3, 5):
         grades = [int(row[column]) for row in rows]
         mean, bad = f"{np.mean(grades):.2f}", sum(grade <= 2 for grade in grades)
-        assert re.search(rf"\| \**{mean}\** \|", card), mean
-        assert re.search(rf"[|;] \**{bad}\** ?[|;]", card), bad
         assert mean in TEXT and f"with {bad}" in TEXT
+    assert f"| {mean} |" in card and re.search(rf"[|;] {bad} ?[|;]", card), "of today's model"
 
 
 @pytest.mark.parametrize(("language", "other"), [("en", "German"), ("de", "English")])
