@@ -117,7 +117,7 @@ def decode_with(
     choose: see write_texts. Greedy decoding picks the most probable token, sampling draws one. The
     other arguments are those of greedy.
     """
-    decoding, source = _checked(model, source, alpha)
+    decoding, source = _decoding_and_source(model, source, alpha)
     if len(source) == 0:
         return []
     c, limits = decoding.model.config, greatest_lengths(decoding.model, source, max_extra)
@@ -273,7 +273,7 @@ def beam_search(
     Raises ValueError for a beam, n_best, alpha or `like` out of range.
     Source: section 6.1; Wu et al. 2016, section 7.
     """
-    decoding, source = _checked(model, source, alpha)
+    decoding, source = _decoding_and_source(model, source, alpha)
     if beam < 1:
         raise ValueError(f"the beam width must be at least 1, not {beam}")
     if not 1 <= n_best <= beam:
@@ -425,7 +425,7 @@ def continuations(
     return best % size, best // size, np.take_along_axis(sums, best, axis=-1)
 
 
-def _checked(model, source, alpha):
+def _decoding_and_source(model, source, alpha):
     """Return the Decoding, of a model the fastest, and source ids as an array (B, S).
 
     Raises ValueError for ids of other shapes, and for alpha.

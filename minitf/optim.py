@@ -72,7 +72,7 @@ class Flat:
     """
 
     def __init__(self, named_parameters: Iterable[tuple[str, Parameter]]):
-        self.named_parameters = _checked(named_parameters)
+        self.named_parameters = _as_pairs(named_parameters)
         parameters = [p for _, p in self.named_parameters]
         size, dtype = sum(p.size for p in parameters), parameters[0].dtype
         self.data, self.gradients = xp.empty(size, dtype), xp.zeros(size, dtype)
@@ -113,7 +113,7 @@ class Flat:
         return self.gradients
 
 
-def _checked(named_parameters):
+def _as_pairs(named_parameters):
     """Return the pairs (name, parameter) as a list. Raises the errors of Flat."""
     pairs = list(named_parameters) if isinstance(named_parameters, Iterable) else [None]
     if not all(isinstance(p, tuple) and isinstance(p[-1], Parameter) for p in pairs):

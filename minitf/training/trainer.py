@@ -24,7 +24,7 @@ from minitf.training.log import Clock, RunLog, entry_line
 from minitf.training.planning import cooldown_start, fill_in, learning_rate
 from minitf.training.settings import Settings
 from minitf.training.signals import Interrupted, StopRequest
-from minitf.training.update import Updater, shares
+from minitf.training.update import Updater, slices_of
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 from minitf.translation.loading import check_probe, probe
@@ -139,7 +139,7 @@ class Trainer:
         batches = []
         for indices in self.dataset.largest(self.cursor.plan):
             sizes = [len(indices)] * self.settings.accumulate
-            mine = shares(sizes, self.ranks.size)[self.ranks.rank]
+            mine = slices_of(sizes, self.ranks.size)[self.ranks.rank]
             n_rows = max((stop - start for _, start, stop in mine), default=1)
             batches.append(self.dataset.batch(indices).rows(0, n_rows))
         return batches

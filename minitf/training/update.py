@@ -27,21 +27,21 @@ _SMALL_PRODUCT = 1e8  # operations of a matrix product: about a millisecond on o
 _MIN_ACTIVATIONS = 1 << 16  # numbers of a replica; for fewer, a thread costs too much
 
 
-def shares(sizes, count):
-    """Cut the rows of some batches into equal shares: [(batch, first row, row after last)] of each.
+def slices_of(sizes, count):
+    """Cut the rows of some batches into equal slices: [(batch, first row, row after last)] of each.
 
     sizes: the number of rows of each batch; each batch counts as equally long. A cut is between
     batches where possible, else between rows.
 
-    >>> shares([10, 4, 8, 8], 2)
+    >>> slices_of([10, 4, 8, 8], 2)
     [[(0, 0, 10), (1, 0, 4)], [(2, 0, 8), (3, 0, 8)]]
-    >>> shares([10, 4, 8], 2)
+    >>> slices_of([10, 4, 8], 2)
     [[(0, 0, 10), (1, 0, 2)], [(1, 2, 4), (2, 0, 8)]]
     """
-    # The unit is 1 / count of a batch, so that every share has len(sizes) units.
+    # The unit is 1 / count of a batch, so that every slice has len(sizes) units.
     slices = []
-    for share in range(count):
-        edges = share * len(sizes), (share + 1) * len(sizes)
+    for number in range(count):
+        edges = number * len(sizes), (number + 1) * len(sizes)
         rows = [
             (i, *(n * min(max(edge - i * count, 0), count) // count for edge in edges))
             for i, n in enumerate(sizes)
@@ -56,7 +56,7 @@ def threads_for(operations):
     operations: multiplications and additions of a product.
     The threads of BLAS wait for each other at the end of every product. If another process uses one
     of the cores, they wait some milliseconds until the scheduler runs them: ten to thirty times as
-    long as a tiny product takes; on idle cores a second thread saves a fifth of a step at most.
+    long as a tiny product takes; on idle cores a second thread saves a fifth of an update at most.
     """
     return one_blas_thread() if operations < _SMALL_PRODUCT else contextlib.nullcontext()
 
@@ -64,8 +64,8 @@ def threads_for(operations):
 class Updater:
     """Updates a model: its weights change by the gradient of some batches, or not at all.
 
-    Each rank computes a share of the rows of an update. On a rank, each replica, a copy of the
-    model that shares its weights, computes a share of the rows of a batch on a core of its own. The
+    Each rank computes a slice of the rows of an update. On a rank, each replica, a copy of the
+    model that shares its weights, computes a slice of the rows of a batch on a core of its own. The
     sum of their gradients is the gradient that one core would have found, up to rounding.
 
     model, optimizer: a Transformer, and the Adam of its parameters. dataset: has the batches of
@@ -136,7 +136,7 @@ class Updater:
         sizes = [len(indices) for indices in batches.indices]
         mine = [
             (i, self.dataset.batch(batches.indices[i]).rows(start, stop))
-            for i, start, stop in shares(sizes, self.ranks.size)[self.ranks.rank]
+            for i, start, stop in slices_of(sizes, self.ranks.size)[self.ranks.rank]
         ]
         count = self.models[0].count_targets
         (n_tokens,) = self.ranks.sum_numbers(sum(count(batch.target_out) for _, batch in mine))
@@ -168,7 +168,7 @@ class Updater:
 
         def compute(model, part):
             if not model.training:
-                model.train()  # visits all modules: 3% of a step of a tiny model
+                model.train()  # visits all modules: 3% of an update of a tiny model
             with F.dropout_state(self.seed, step, part.first_row):
                 loss, nll = model.loss(part.source, part.target_in, part.target_out, n_tokens)
             loss.backward()
@@ -210,7 +210,7 @@ class Updater:
 
         Compared are the loss of a few made-up tokens, for each parameter's gradient G its length
         and u^T G v with fixed vectors u and v, and two updates by Adam. So a large model needs no
-        more memory than a step of training. Key biases have a gradient of 0 up to rounding:
+        more memory than an update. Key biases have a gradient of 0 up to rounding:
         so gradients are compared relative to a thousandth of the length of the whole gradient.
         """
         _, source, before = made_up_texts(self.models[0].config)

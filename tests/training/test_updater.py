@@ -18,7 +18,7 @@ from minitf.tensor import no_grad
 from minitf.text import Batch
 from minitf.training import update
 from minitf.training.distributed import Ranks
-from minitf.training.update import Updater, shares
+from minitf.training.update import Updater, slices_of
 from minitf.transformer import Transformer
 
 RATES = {"dropout": 0.2, "attention_dropout": 0.3, "feed_forward_dropout": 0.1}
@@ -133,20 +133,20 @@ def test_two_ranks_find_the_gradient_of_one(rng):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
-def test_every_row_is_in_one_share(rng, size):
+def test_every_row_is_in_one_slice(rng, size):
     for n_batches in range(1, 10):
         sizes = rng.integers(1, 30, n_batches).tolist()
         rows = [(i, row) for i, n in enumerate(sizes) for row in range(n)]
         shared = [
             (i, row)
-            for share in shares(sizes, size)
-            for i, start, stop in share
+            for each in slices_of(sizes, size)
+            for i, start, stop in each
             for row in range(start, stop)
         ]
         assert shared == rows, "in order, none twice, none missing"
-    for n_batches in range(1, 10):  # of 20 rows each: the shares are equal to within two rows
-        for share in shares([20] * n_batches, size):
-            assert abs(sum(stop - start for _, start, stop in share) - 20 * n_batches / size) < 2
+    for n_batches in range(1, 10):  # of 20 rows each: the slices are equal to within two rows
+        for each in slices_of([20] * n_batches, size):
+            assert abs(sum(stop - start for _, start, stop in each) - 20 * n_batches / size) < 2
 
 
 def noted(cores):
