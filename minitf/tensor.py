@@ -137,27 +137,25 @@ def _receiver(x):
     return (x._node or x) if isinstance(x, Tensor) else None
 
 
-def gradient_out(x):
+def gradient_out(x, own=None):
     """Return the array to which a `backward` writes its gradient of an input x, or None.
 
-    It is the gradient of x from now on, so it is written at once; the `backward` returns it like
-    any other. None for a constant and if a gradient has arrived already: `out=None` is a new array.
+    It is the gradient of x from now on, so it is written at once, and returned like any other. None
+    (as `out`, a new array): x is a constant, or has a gradient already. own: what to return instead
+    of a new array and of None.
     """
     receiver = _receiver(x)
     if receiver is None or receiver.grad is not None:
-        return None
+        return own
     out = receiver._gradient_slice
     if out is None or (out.shape, out.dtype) != (receiver.shape, receiver.dtype):
-        out = xp.empty(receiver.shape, receiver.dtype)
+        out = xp.empty(receiver.shape, receiver.dtype) if own is None else own
     receiver.grad = out
     return out
 
 
 def gradient_so_far(x):
-    """Return the array to which a `backward` may add its gradient of an input x, or None.
-
-    It returns that array then. None for a constant, and if none has arrived that is x's alone.
-    """
+    """Return the gradient of x so far, if a `backward` may add its own to it in place, or None."""
     receiver = _receiver(x)
     grad = None if receiver is None or receiver._shares_grad else receiver.grad
     return grad if grad is not None and grad.flags.c_contiguous else None

@@ -25,6 +25,7 @@ import sys
 import numpy as np
 
 from minitf import functions, transformer
+from minitf.common.again import kept, record_again
 from minitf.common.layers import attends_plainly
 from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums
 from minitf.dropout import drop, next_mask
@@ -66,20 +67,21 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     if not math.prod(shape):
         return NotImplemented
     keep, factor = next_mask(shape, rate, seed)
-    y, write_gradients = attend(q, k, v, mask, keep, factor)
+    average, write_gradients = attend(q, k, v, mask, keep, factor)
 
     def backward(gy):
         gradients = np.empty_like(q), np.empty_like(k), np.empty_like(v)
         write_gradients(gy, gradients)
         return *gradients, None
 
-    return record(y, (query, key, value, None), backward)
+    return record(average(), (query, key, value, None), backward)
 
 
 def attend(q, k, v, mask=None, keep=None, factor=1):
-    """Return the result of attention and a function that writes its gradients.
+    """Return a function that returns the result of attention, and one that writes its gradients.
 
-        y, backward = attend(q, k, v, mask, keep, factor)
+        average, backward = attend(q, k, v, mask, keep, factor)
+        y = average()
         backward(gy, (g_q, g_k, g_v))
 
     q: (..., T, K)  k: (..., S, K)  v: (..., S, U), with equal axes in front  ->  y: (..., T, U)
@@ -102,31 +104,35 @@ def attend(q, k, v, mask=None, keep=None, factor=1):
 
 def _attend_in_rows(q, k, v, limit, keep, factor):
     """Return the same as `attend`, with weights that are stored for backward."""
-    y = np.empty_like(q, shape=(*q.shape[:-1], v.shape[-1]))
-    tiles, stored = _tiles((*q.shape[:-1], k.shape[-2])), []
-    for tile, keys, _ in tiles:
-        weights = _attention_weights(q[tile], k[keys], None if limit is None else limit[tile])
-        used = weights if keep is None else drop(weights, keep[tile], factor)
-        np.matmul(used, v[keys], out=y[tile])
-        if is_recording():
-            stored.append(weights)
+    tiles = _tiles((*q.shape[:-1], k.shape[-2]))
+    each = (
+        _attention_weights(q[tile], k[keys], None if limit is None else limit[tile])
+        for tile, keys, _ in tiles
+    )
+    stored = list(each) if is_recording() else each
+
+    def dropped(x, tile):
+        return x if keep is None else drop(x, keep[tile], factor)
+
+    def average():
+        y = np.empty_like(q, shape=(*q.shape[:-1], v.shape[-1]))
+        for (tile, keys, _), weights in zip(tiles, stored, strict=True):
+            np.matmul(dropped(weights, tile), v[keys], out=y[tile])
+        return y
 
     def backward(gy, gradients):
         g_query, g_key, g_value = gradients
         for (tile, keys, first), weights in zip(tiles, stored, strict=True):
-            g_weights, used = gy[tile] @ swap(v[keys]), weights
-            if keep is not None:
-                g_weights = drop(g_weights, keep[tile], factor)
-                used = drop(weights, keep[tile], factor)
+            g_weights = dropped(gy[tile] @ swap(v[keys]), tile)
             g_weights -= row_dots(g_weights, weights)
             g_weights *= weights
             g_weights *= 1 / math.sqrt(q.shape[-1])
             g_scores = g_weights  # computed in the same array
             np.matmul(g_scores, k[keys], out=g_query[tile])
             add_product(swap(g_scores), q[tile], g_key[keys], first)
-            add_product(swap(used), gy[tile], g_value[keys], first)
+            add_product(swap(dropped(weights, tile)), gy[tile], g_value[keys], first)
 
-    return y, backward
+    return average, backward
 
 
 def _tiles(shape):
@@ -186,7 +192,7 @@ def _attend_in_blocks(q, k, v, visible, keep, factor):
         for i, head in heads.items():
             head.backward(gy[i], *(g[i] for g in gradients))
 
-    return y, backward
+    return lambda: y, backward
 
 
 class _Head:
@@ -347,18 +353,22 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
     q, k, v, mask = attention_arrays(*heads, mask)
     rate = attention.rate if attention.training else 0.0
     keep, factor = next_mask((*q.shape[:-1], k.shape[-2]), rate)
-    y, write_gradients = attend(q, k, v, mask, keep, factor)
-    batch, n_heads, length, size = y.shape
-    y = y.transpose(0, 2, 1, 3)  # (B, T, H, U)
+    average, write_gradients = attend(q, k, v, mask, keep, factor)
+    batch, n_heads, length, _ = q.shape
+
+    def merged():
+        return average().transpose(0, 2, 1, 3).reshape(batch, length, -1)  # (B, T, H*U)
 
     def backward(gy):
         pairs = [(p, np.empty_like(p.y)) for p in projections]  # each with the gradient of its y
         g_heads = [head for p, g_y in pairs for head in p.heads(g_y)]
-        write_gradients(gy.reshape(y.shape).transpose(0, 2, 1, 3), g_heads)
+        write_gradients(gy.reshape(batch, length, n_heads, -1).transpose(0, 2, 1, 3), g_heads)
         return tuple(gradient for p, g_y in pairs for gradient in p.backward(g_y))
 
-    parents = [parent for p in projections for parent in p.parents]
-    return attention.output(record(y.reshape(batch, length, n_heads * size), parents, backward))
+    parents = []
+    for data, group in inputs:
+        parents += [data, *(each for layer in group for each in (layer.weight, layer.bias))]
+    return attention.output(record_again(merged, parents, backward))
 
 
 class _RowProjection:
@@ -368,18 +378,15 @@ class _RowProjection:
 
     y: the results side by side, (N, F), for the N = B * T rows of x (B, T, D). On a GPU the heads
     come first, because cuBLAS can write them so: see _HeadProjection in gpu/functions.py.
-    parents: the input, and weight and bias of each layer; `backward` returns their gradients.
     """
 
     def __init__(self, x, layers, n_heads):
-        self.parents = [x, *(p for layer in layers for p in (layer.weight, layer.bias))]
         arrays = [linear_arrays(x, layer.weight, layer.bias) for layer in layers]
         inputs, self.weights, self.biases = zip(*arrays, strict=True)
         self.shape, self.n_heads = inputs[0].shape, n_heads
-        self.rows = as_rows(inputs[0])  # (N, D)
         ends = itertools.accumulate((weight.shape[1] for weight in self.weights), initial=0)
         self.columns = list(itertools.starmap(slice, itertools.pairwise(ends)))  # of y, by layer
-        self.y = self.rows @ self._weight()
+        self.y, self.x_again = as_rows(inputs[0]) @ self._weight(), kept(x, inputs[0])
         for columns, bias in zip(self.columns, self.biases, strict=True):
             if bias is not None:
                 self.y[:, columns] += bias
@@ -398,9 +405,9 @@ class _RowProjection:
         ]
 
     def backward(self, gy):
-        """Return the gradients of the parents."""
+        """Return the gradients of the input, and of weight and bias of each layer."""
         gradients = [(gy @ self._weight().T).reshape(self.shape)]
-        g_weight = self.rows.T @ gy  # (D, F)
+        g_weight = as_rows(self.x_again()).T @ gy  # (D, F)
         for columns, bias in zip(self.columns, self.biases, strict=True):
             g_bias = None if bias is None else column_sums(gy[:, columns])
             gradients += [g_weight[:, columns], g_bias]

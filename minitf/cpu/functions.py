@@ -9,11 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from minitf import functions, optim, transformer
+from minitf.common.again import kept, record_again
 from minitf.common.layers import is_plain_network, is_plain_norm, rate_of
 from minitf.cpu.sums import add_segments, blocks, column_sums, row_dots, row_sums
 from minitf.cpu.threads import parallel_for
 from minitf.dropout import next_mask
 from minitf.forms import form_of
+from minitf.functions import as_rows
 from minitf.inputs import checked_ids, layer_norm_arrays, linear_arrays
 from minitf.tensor import as_array, gradient_out, gradient_so_far, is_recording, record
 
@@ -22,18 +24,18 @@ from minitf.tensor import as_array, gradient_out, gradient_so_far, is_recording,
 def linear(x, weight, bias=None):
     """Multiply all positions as the rows of one matrix product."""
     x_data, w, b = linear_arrays(x, weight, bias)
-    rows = functions.as_rows(x_data)  # (N, D)
-    y = rows @ w  # (N, F)
+    shape, x_again = x_data.shape, kept(x, x_data)
+    y = as_rows(x_data) @ w  # (N, F)
     if b is not None:
         y += b
 
     def backward(gy):
-        gy = gy.reshape(len(rows), w.shape[1])  # (N, F)
+        gy = as_rows(gy)  # (N, F)
         g_bias = None if b is None else column_sums(gy)
-        g_weight = np.matmul(rows.T, gy, out=gradient_out(weight))
-        return (gy @ w.T).reshape(x_data.shape), g_weight, g_bias
+        g_weight = np.matmul(as_rows(x_again()).T, gy, out=gradient_out(weight))
+        return (gy @ w.T).reshape(shape), g_weight, g_bias
 
-    return record(y.reshape(*x_data.shape[:-1], w.shape[1]), (x, weight, bias), backward)
+    return record(y.reshape(*shape[:-1], w.shape[1]), (x, weight, bias), backward)
 
 
 @form_of(transformer.feed_forward_network)
@@ -42,9 +44,8 @@ def feed_forward_network(x, inner, activation, dropout, outer):
     if not is_recording() or not is_plain_network(inner, activation, dropout, outer):
         return NotImplemented
     x_data, w, b = linear_arrays(x, inner.weight, inner.bias)
-    shape = *x_data.shape[:-1], w.shape[1]
-    rows = functions.as_rows(x_data)  # (N, D)
-    hidden = rows @ w  # (N, F)
+    shape, x_again = (*x_data.shape[:-1], w.shape[1]), kept(x, x_data)
+    hidden = as_rows(x_data) @ w  # (N, F)
     if b is not None:
         hidden += b
     np.maximum(hidden, 0, out=hidden)
@@ -55,11 +56,11 @@ def feed_forward_network(x, inner, activation, dropout, outer):
 
     def backward(gy):
         g_hidden = gy.reshape(hidden.shape) * (hidden > 0)  # 0 also where hidden was dropped
-        if mask is not None:
+        if factor != 1:
             g_hidden *= factor
-        g_weight = np.matmul(rows.T, g_hidden, out=gradient_out(inner.weight))
+        g_weight = np.matmul(as_rows(x_again()).T, g_hidden, out=gradient_out(inner.weight))
         g_bias = None if b is None else column_sums(g_hidden)
-        return (g_hidden @ w.T).reshape(x_data.shape), g_weight, g_bias
+        return (g_hidden @ w.T).reshape(*shape[:-1], len(w)), g_weight, g_bias
 
     activated = record(hidden.reshape(shape), (x, inner.weight, inner.bias), backward)
     return functions.linear(activated, outer.weight, outer.bias)
@@ -69,12 +70,12 @@ def feed_forward_network(x, inner, activation, dropout, outer):
 def layer_norm(x, gain, bias, eps=1e-6):
     """Compute in place, and sums over features as products."""
     x_data, g, b = layer_norm_arrays(x, gain, bias)
-    y, norm_backward = _normalised(x_data - row_sums(x_data) / x_data.shape[-1], g, b, eps)
+    scaled, norm_backward = _normalised(x_data - row_sums(x_data) / x_data.shape[-1], g, b, eps)
 
     def backward(gy):  # by this one's name, messages say layer_norm
         return norm_backward(gy)
 
-    return record(y, (x, gain, bias), backward)
+    return record_again(scaled, (x, gain, bias), backward)
 
 
 @form_of(transformer.add_and_norm)
@@ -94,21 +95,22 @@ def add_and_norm(x, added, dropout, norm):
         total *= factor
         total += x_data
     total -= row_sums(total) / total.shape[-1]
-    y, norm_backward = _normalised(total, g, b, norm.eps)
+    scaled, norm_backward = _normalised(total, g, b, norm.eps)
+    bits = None if mask is None else np.packbits(mask)  # an eighth of its memory
 
     def backward(gy):
         gx, g_gain, g_bias = norm_backward(gy)
-        if mask is None:
+        if bits is None:
             return gx, gx, g_gain, g_bias
-        g_added = gx * mask
+        g_added = gx * np.unpackbits(bits, count=gx.size).view(bool).reshape(gx.shape)
         g_added *= factor
         return gx, g_added, g_gain, g_bias
 
-    return record(y, (x, added, norm.gain, norm.bias), backward)
+    return record_again(scaled, (x, added, norm.gain, norm.bias), backward)
 
 
 def _normalised(normal, gain, bias, eps):
-    """Scale rows of mean 0 to variance 1, in place; return the layer norm and its backward.
+    """Scale rows of mean 0 to variance 1, in place; return what computes the norm, and backward.
 
     With n the normalised row, s its deviation before and u = gain * gy, as in F.layer_norm:
 
@@ -120,8 +122,9 @@ def _normalised(normal, gain, bias, eps):
     size = normal.shape[-1]
     inverse = 1 / np.sqrt(row_dots(normal, normal) / size + eps)  # 1 / s, (..., 1)
     normal *= inverse
-    y = normal * gain
-    y += bias
+
+    def scaled():
+        return normal * gain + bias
 
     def backward(gy):
         products = gy * normal
@@ -134,7 +137,7 @@ def _normalised(normal, gain, bias, eps):
         gx *= inverse
         return gx, g_gain, column_sums(gy)
 
-    return y, backward
+    return scaled, backward
 
 
 @form_of(functions.embedding)

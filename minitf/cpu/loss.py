@@ -5,14 +5,13 @@ turned into p - q, and multiplied back, so the logits of all positions are never
 Padding takes no part in the products.
 """
 
-import math
-
 import numpy as np
 
 from minitf import loss
 from minitf.cpu.attention import add_product
 from minitf.cpu.sums import blocks, column_sums, row_sums
 from minitf.forms import form_of
+from minitf.functions import as_rows
 from minitf.tensor import gradient_out, is_recording, no_grad, record
 
 CHUNK_ROWS = 512  # rows of logits held in memory at once; with fewer, products get slower
@@ -29,8 +28,7 @@ def projected_cross_entropy(
     rows, ids, n_tokens = loss.kept_targets(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
     if smoothing >= 0.5:
         return NotImplemented  # q may not be larger for the true id: see `loss_and_gradient`
-    flat = math.prod(shape[:-1]), shape[-1]
-    hidden = x_data.reshape(flat)[rows]  # (N, D)
+    hidden = as_rows(x_data)[rows]  # (N, D)
     g_hidden, g_weight = np.empty_like(hidden), np.empty_like(w) if is_recording() else None
     g_bias = None if b is None else np.zeros_like(b)
     total = total_nll = np.zeros((), dtype=dtype)
@@ -50,14 +48,14 @@ def projected_cross_entropy(
                 add_product(logits.T[block], chunk_hidden, g_weight[block], start == 0)
             if b is not None:
                 g_bias += column_sums(logits)
+        del logits  # their memory is for those of the next chunk
 
     def backward(gy):
         scale = gy / n_tokens
-        gx = np.zeros(flat, dtype=dtype)
-        gx[rows] = g_hidden * scale
-        out = gradient_out(weight)
-        g_table = np.multiply(g_weight, scale, out=g_weight if out is None else out)
-        return gx.reshape(shape), g_table, None if b is None else g_bias * scale
+        gx = np.zeros(shape, dtype=dtype)
+        as_rows(gx)[rows] = g_hidden * scale
+        scaled = np.multiply(g_weight, scale, out=gradient_out(weight, own=g_weight))
+        return gx, scaled, None if b is None else g_bias * scale
 
     smoothed = record(total / n_tokens, (x, weight, bias), backward)
     with no_grad():

@@ -55,13 +55,13 @@ def projected_cross_entropy(
                 g_weight = matmul(gradient.T, chunk_hidden)  # (V, D)
             else:
                 add_product(gradient.T, chunk_hidden, g_weight)
+        del logits, gradient  # their memory is for those of the next chunk
 
     def backward(gy):
         scale = gy / n_tokens
         gx = xp.zeros(flat, dtype=dtype)
         gx[rows] = g_hidden * scale
-        out = gradient_out(weight)
-        scaled = xp.multiply(g_weight, scale, out=g_weight if out is None else out)
+        scaled = xp.multiply(g_weight, scale, out=gradient_out(weight, own=g_weight))
         return gx.reshape(shape), scaled, None if b is None else g_bias * scale
 
     means = totals / n_tokens
