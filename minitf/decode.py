@@ -475,23 +475,23 @@ class Decoding:
 
 
 @accelerated
-def fused_decoding(model: Transformer, shortlist: Callable | None = None) -> Decoding | None:
-    """Return the fused decoder of a model, where a form makes one (minitf/common/decoder.py)."""
+def fast_decoding(model: Transformer, shortlist: Callable | None = None) -> Decoding | None:
+    """Return a faster program for the whole decoder of a model, if a form makes one."""
     return None
 
 
 def fastest_decoding(model: Transformer, shortlist: Callable | None = None) -> Decoding:
     """Return the first of three Decodings of a model that has the logits of its modules.
 
-    They are the fused decoder, the modules with a cache, and the modules without one. In a changed
+    They are the program of a form, the modules with a cache, and the modules without. In a changed
     model the keys and values of earlier tokens may be outdated, as when a position is counted from
     the end of the text: the translation would be wrong, without an error. A module for which a
     short text cannot tell says `can_cache = False`.
     """
-    if fused := fused_decoding(model, shortlist):
-        if has_logits_of_modules(fused):
-            return fused
-        say_once("fused_decoding computes other numbers: the layers decode, which is slower")
+    if fast := fast_decoding(model, shortlist):
+        if has_logits_of_modules(fast):
+            return fast
+        say_once("fast_decoding computes other numbers: the layers decode, which is slower")
     cached = Decoding(model, shortlist=shortlist)
     if all(module.can_cache for module in model.modules()) and has_logits_of_modules(cached):
         return cached

@@ -22,8 +22,8 @@ _HUGE = 60  # e^60 times the size of a vocabulary is a number of float32, and so
 form_of(decode.continuations, "cpu")(beams.continuations)
 
 
-@form_of(decode.fused_decoding)
-def fused_decoding(model, shortlist=None):
+@form_of(decode.fast_decoding)
+def fast_decoding(model, shortlist=None):
     """Return the FusedDecoding of a model with standard layers."""
     return FusedDecoding(model, STEPS, shortlist) if has_standard_decoder(model) else NotImplemented
 

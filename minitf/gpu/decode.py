@@ -24,8 +24,8 @@ from minitf.gpu.matmul import as_operand, product_with
 NONE = (-1, -1)  # no token is ruled out
 
 
-@form_of(decode.fused_decoding)
-def fused_decoding(model, shortlist=None):
+@form_of(decode.fast_decoding)
+def fast_decoding(model, shortlist=None):
     """Return the FusedDecoding of a standard model in float32, with keys and values of one size."""
     c, arrays = model.config, [parameter.data for parameter in model.parameters()]
     if c.d_k != c.d_v or not has_kernels(*arrays) or not has_standard_decoder(model):

@@ -177,7 +177,7 @@ def verified_decoding(
         with forms.off():
             expected = numbers(expected)
         with forms.on():
-            fused = decode.fused_decoding(model, shortlist)
+            fused = decode.fast_decoding(model, shortlist)
             if fused and forms.agree(lambda: numbers_of(fused), expected):
                 return list(forms.all_forms()), fused
         fused = None  # `fastest_decoding` may make another, and needs its memory

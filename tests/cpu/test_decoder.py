@@ -164,7 +164,7 @@ def test_one_that_fails_says_so(monkeypatch, rng, capsys):
         found = greedy(model, source, 3), greedy(small_model(), source, 3)
     assert found[0] == found[1]
     said = capsys.readouterr().err
-    assert said.startswith("minitf: fused_decoding computes other numbers: the layers decode")
+    assert said.startswith("minitf: fast_decoding computes other numbers: the layers decode")
     assert said.count("\n") == 1, "once for all models"
 
 

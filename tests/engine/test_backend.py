@@ -40,12 +40,13 @@ def test_the_environment_chooses_when_the_library_is_first_used(monkeypatch):
         assert xp.exp(0) == 1 and not on_gpu()
 
 
-def test_without_cupy_the_advice_is_that_of_the_readme(monkeypatch):
+def test_without_cupy_the_advice_is_that_of_the_manual(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(UserError) as error:
         use("cupy")
     advice = 'pip install -e ".[cuda13]"'
-    assert advice in str(error.value) and advice in (ROOT / "README.md").read_text(encoding="utf-8")
+    manual = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    assert advice in str(error.value) and advice in manual
 
 
 def test_a_cupy_that_does_not_start_says_why(tmp_path, monkeypatch):

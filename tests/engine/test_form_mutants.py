@@ -114,12 +114,12 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("blocks(x.shape))", "blocks(x.shape)[: 2])"),
     ],
     (optim.adam_update, "cpu/threads"): [("items[i::count]", "items[i :: count + 1]")],
-    (decode.fused_decoding, "cpu/packed"): [
+    (decode.fast_decoding, "cpu/packed"): [
         ("[:n_rows, :f]", "[:n_rows, -f:]"),
         ("range(0, n, few)", "range(0, n - few, few)"),
         ("y[:n_rows", "y[:"),
     ],
-    (decode.fused_decoding, "common/decoder"): [
+    (decode.fast_decoding, "common/decoder"): [
         ("rows % self.width]", "rows % self.width * 0]"),
         ("np.take_along_axis(self.own, kept[:, None], axis=2)", "self.own[:, :, : self.length]"),
         ("] = np.eye(self.width, dtype=bool)", "] = True"),
@@ -137,7 +137,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("self.source_caches[i]", "self.source_caches[0]"),
         ("(source.key, source.value)", "(source.value, source.key)"),
     ],
-    (decode.fused_decoding, "cpu/decode"): [
+    (decode.fast_decoding, "cpu/decode"): [
         ("queries /= math.sqrt(size)", "queries /= 1"),
         ("size * layer.eps", "layer.eps"),
         ('if activation == "relu" else', "if True else"),
@@ -165,7 +165,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         (" or type(attention.output) is not Linear", ""),
         ("for layer in (*projected, attention.output))", "for layer in projected)"),
     ],
-    (decode.fused_decoding, "gpu/decode"): [
+    (decode.fast_decoding, "gpu/decode"): [
         ("fused.add_norm(x, added, *settings)", "fused.layer_norm(added, *settings)"),
         ('activation == "relu" and inner', "inner"),
         ("best // size, found", "0 * best, found"),

@@ -134,19 +134,19 @@ verified_decoding(model)
 EDITS = [  # file, correct text, what somebody writes there, the forms that no longer agree
     (
         *("transformer", "return F.attention(", "return 0.5 * F.attention("),
-        {"multi_head_attention", "fused_decoding"},
+        {"multi_head_attention", "fast_decoding"},
     ),
     slow(
         *("transformer", "return norm(x + dropout(added))", "return norm(x - added)"),
-        {"add_and_norm", "fused_decoding"},
+        {"add_and_norm", "fast_decoding"},
     ),
     slow(
         *("functions", "* scale, mask)  # (..., T, S)", "* 2 * scale, mask)"),
-        {"attention", "multi_head_attention", "fused_decoding"},
+        {"attention", "multi_head_attention", "fast_decoding"},
     ),
     slow(
         *("functions", "y = xp.maximum(as_array(x), 0)", "y = 1 * as_array(x)"),
-        {"feed_forward_network", "fused_decoding"},
+        {"feed_forward_network", "fast_decoding"},
     ),
     ("functions", "u - mean_u - normal * mean_un)", "u - mean_u)", {"layer_norm", "add_and_norm"}),
     slow("nn", "self.bias, self.eps)", "self.bias, self.eps) * 2", {"add_and_norm"}),

@@ -409,7 +409,7 @@ def cases():
         *_decoding_cases(),
         Case("the training of a public model", (loss.projected_cross_entropy,), _public),
         Case("dropout's mask, bit for bit", (F.dropout,), _mask, ("gpu",)),
-        Case("sampling", (decode.fused_decoding,), _sampled),
+        Case("sampling", (decode.fast_decoding,), _sampled),
         Case("continuations", (decode.continuations,), _continuations),
         Case("logsumexp", (decode.logsumexp,), _logsumexp),
         *_module_cases(),
@@ -434,7 +434,7 @@ def _adam_cases():
 
 def _decoding_cases():
     """Yield the cases of translation, with and without caches."""
-    searches = (decode.fused_decoding,)  # which may find the continuations itself
+    searches = (decode.fast_decoding,)  # which may find the continuations itself
     greedy = lambda dtype: _written(decode.greedy(*_task(dtype, ONE_SIZE), max_extra=6))  # noqa: E731
     yield Case("greedy", searches, greedy)
     yield Case("greedy without a cache", (), _uncached)

@@ -91,7 +91,7 @@ def expected(key):
     [True, pytest.param(False, marks=pytest.mark.slow)],
     ids=["forms", "equations"],
 )
-def test_it_goes_on_as_it_would_have(folder, capsys, monkeypatch, with_forms):
+def test_it_goes_on_as_it_would_have(folder, monkeypatch, with_forms):
     """To 1e-5; where forms compute on the recorded machine also bit for bit as before."""
     if not with_forms:
         monkeypatch.setenv("MINITF_FORMS", "off")
@@ -104,7 +104,6 @@ def test_it_goes_on_as_it_would_have(folder, capsys, monkeypatch, with_forms):
     weights = ["weights-00000016.safetensors", "weights-00000024.safetensors"]
     assert (meta["step"], meta["weights"]) == (30, weights)
     if with_forms and SAME_MACHINE:
-        assert "will differ" not in capsys.readouterr().out
         content = b"".join(arrays[name].tobytes() for name in sorted(arrays))
         found = digest([updates, validations, hashlib.sha256(content).hexdigest()])
         assert found == BITS["resumed run"], f"the digest is {found}"

@@ -126,7 +126,7 @@ def test_a_fused_decoder_that_is_not_used_is_named_once(translator, monkeypatch,
     for _ in range(2):
         again = Translator(translator.model, translator.subwords)
         again.translate(LINES, max_extra=5, batch_tokens=20)
-    assert capfd.readouterr().err.count("fused_decoding computes other numbers") == 1
+    assert capfd.readouterr().err.count("fast_decoding computes other numbers") == 1
 
 
 def test_no_lines_and_lines_that_come_one_by_one(translator):
