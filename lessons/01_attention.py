@@ -62,7 +62,8 @@ claim("the last German word is the verb", last_word == "lesen", last_word)
 # numbers from 0 to 1, and they sum to 1: they say how the model divides its attention
 # among the words. We can read them out of it. The model has several attentions side by
 # side, called *heads* (lesson 03); here is one that is quick to understand. A row is
-# named after the word that is written next.
+# named after the word that is written next. That word does not exist yet: the one that
+# looks is the newest word, which stands before it.
 
 # %%
 # The model reads pieces of words (lesson 05). join_pieces joins them.
@@ -164,8 +165,11 @@ draw(figure_1, "01_here.svg", here=attentions)
 # a negative score a negative weight. Squares are positive, but -3 would count as much
 # as 3. Powers of $e$ are positive and grow with the score; and the ratio of two
 # weights, $e^a / e^b = e^{a - b}$, depends only on how far one score leads the other.
+# So adding the same number to all scores changes nothing: only comparisons count.
 # "River" leads "bank" by 2.121 - 1.414 = 0.707, so its weight is $e^{0.707}$ = 2.03
-# times as large. Now the same by code, line by line as in the table.
+# times as large. Powers of 2 would do as well; $e$ makes the formula for the slope of a
+# weight, which comes below, the shortest, $w (1 - w)$. Now the same by code, line by
+# line as in the table.
 
 # %%
 words = ["bank", "by", "river"]
@@ -228,10 +232,9 @@ draw(
 #
 # In a model these are three different vectors, made from the word's one vector by three
 # learned matrices (lesson 03). So a word may look for one thing, be found by another,
-# and give a third. When the model above is about to write "lesen", that word does not
-# exist yet. The newest word is "Buch", so the query is made of "Buch". It may say "next
-# I need the verb", the key of "read" may say "I am a verb", and its value "the act of
-# reading".
+# and give a third. When the model above is about to write "lesen", the newest word is
+# "Buch", so the query is made of "Buch". It may say "next I need the verb", the key of
+# "read" may say "I am a verb", and its value "the act of reading".
 #
 # The names come from looking up. A Python `dict` compares a query with each key by
 # `==`, and returns the one value whose key is equal. Attention is a soft dict: every
@@ -303,7 +306,7 @@ for i, word in enumerate(words):
 # "River" scores 9 with itself and only 3 with "bank", so it stays nearly as it is.
 #
 # Nothing here depends on where a word stands: "river by bank" gives "bank" the same
-# vector, until lesson 05.
+# vector. Lesson 05 changes that.
 #
 # Matrices make the loops disappear. All dot products at once are one matrix product,
 # $Q K^T$: its row $t$ has the scores of query $t$. All averages are another one. So
@@ -342,8 +345,7 @@ same("F.attention = loops", F.attention(Q, K, V), attention_by_loops(Q, K, V))
 # The library adds a guard against large scores to our three lines. $e^{1000}$ is too
 # large for a computer: it *overflows* to infinity, and infinity divided by infinity is
 # no longer a number, "NaN". The cure is to subtract the largest score from all scores
-# first. That divides numerator and denominator by the same number, so no weight
-# changes; and the largest power is 1.
+# first. As above, no weight changes, and the largest power is 1.
 
 # %%
 large = np.array([1000.0, 999.0])
@@ -408,12 +410,12 @@ for lead in (0, 1, 8):
 
 # %%
 slopes = []
-print("lead of q.k   its slope   lead / 8   its slope / 8")
+print("lead of q.k   slope, undivided   lead / 8   slope for q.k, divided")
 for lead in (0, 1, 8):
     plain = slope_of_first(lead)
     of_score = slope_of_first(lead / 8)
     slopes.append((plain, of_score / 8))
-    columns = f"{lead:11}   {plain:9.4f}   {lead / 8:8}"
+    columns = f"{lead:11}   {plain:16.4f}   {lead / 8:8}"
     print(f"{columns}   {of_score:.4f} / 8 = {of_score / 8:.4f}")
 slope_ratios = np.array(slopes[0]) / slopes[2]
 print("the first slope / the last one: {:.0f} and {:.1f}".format(*slope_ratios))
@@ -421,16 +423,21 @@ print("the first slope / the last one: {:.0f} and {:.1f}".format(*slope_ratios))
 # %% [markdown]
 # From top to bottom the undivided slope falls by a factor of 746, the divided one by a
 # factor of 1.3. Divided, all three are small. That is no harm: a model learns in
-# *steps* (lesson 02), and may take 8 times larger ones. **But it has one step size for
-# everything.** Undivided, a step that moves the slow query, with the lead of 8, throws
-# the quick one far past its goal; a step that suits the quick one leaves the slow one
-# where it is. Divided, one step suits all three.
+# *steps* (lesson 02), and may take 8 times larger ones. **But all queries share one
+# step.** One learned matrix makes all queries of all sentences (lesson 03), and a step
+# moves it by the *sum* of what they ask. A query whose slope is 746 times smaller is
+# not heard in that sum, and a step large enough for it would throw the others far past
+# their goals. Nor does Adam help, the method of lesson 07: it gives each *number* of
+# the matrix a step size of its own, but not each query, and the queries share the
+# numbers. Divided, all three are heard.
 #
 # So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. Of each
 # query take the largest weight $w$, and its slope $w (1 - w)$. Why the largest? If it
-# is near 1, all others are near 0, and no weight of this query has a slope. A step that
-# suits the average slope moves a query with a tenth of that slope only a tenth as far.
-# With less than a tenth, we say, a query has *nearly no slope*. How many have?
+# is near 1, all others are near 0, and no weight of this query has a slope. Compare
+# each slope with the average over the 2000 queries of the same line: a step that suits
+# the average moves a query with a tenth of that slope only a tenth as far. A query with
+# less than a tenth has *nearly no slope*. (A tenth is our choice. Another limit changes
+# the numbers, but not what they show.) How many have?
 
 
 # %%
@@ -460,11 +467,8 @@ for d_k in sizes:
     divided.append(measure("q.k / sqrt(d_k)", dots / math.sqrt(d_k)))
 
 stuck_at = np.array(undivided)[:, 1]
-claim(
-    "undivided, the share of queries with nearly no slope rises",
-    (stuck_at[1:] > [0.2, 0.5, 0.7]).all(),
-    stuck_at.round(2),
-)
+rises = (stuck_at[1:] > [0.2, 0.5, 0.7]).all()
+claim("undivided, ever more queries have nearly no slope", rises, stuck_at.round(2))
 claim("divided, no query has", not np.array(divided)[:, 1].any(), 0.0)
 draw(figures.dot_products, "01_sqrt.png", sizes, undivided, divided)
 
@@ -593,14 +597,15 @@ leaked = leak(minus_infinity)
 claim("minus infinity: the future changes the past by", leaked == 0, float(leaked))
 leaked_by_zeros = leak(zero_afterwards)
 claim("zero afterwards: it changes it by", leaked_by_zeros > 0.01, leaked_by_zeros)
+print("e^-800, rounded by the computer:", math.exp(-800))
 row_sums = (no_mask * past_only).sum(axis=1)
 claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0])
 
 # %% [markdown]
 # The last number is the first cell of the left map above. The rest of that row's weight
 # went to the positions after it. One could divide each row by its sum again (exercise
-# 3). But if a forbidden score is by far the largest, the allowed weights have rounded
-# to 0 by then, and nothing is left to divide.
+# 3). But if a forbidden score leads by 800, the powers of the allowed ones are at most
+# $e^{-800}$ times its own, which a computer rounds to 0, and nothing is left to divide.
 #
 # ## What does attention cost, and what does it buy?
 # A *layer* is one step of a model: $n$ vectors in, $n$ new vectors out. Before the
@@ -629,8 +634,8 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # of steps that a signal takes from the first word to the last. One convolution is
 # computed at once, but it reaches neighbours only: with a width of $k$ a signal moves
 # by $(k - 1) / 2$ words a layer. The last word is $n - 1$ words away from the first, so
-# $2 (n - 1) / (k - 1)$ layers are stacked: $n - 1$ of them if $k = 3$. The table's
-# $n/k$ leaves out a factor, about 3 for $k = 3$, and nearer to 2 for a wide $k$.
+# $2 (n - 1) / (k - 1)$ layers are stacked. For $n = 17$ and $k = 3$ these are 16; the
+# table's $n/k$, about 6, leaves out a factor of nearly 3 (nearer to 2 for a wide $k$).
 #
 # The shorter the path, the easier it is to learn that one word depends on the other:
 # each step changes the signal. If each keeps 0.9 of it, 50 steps keep only
@@ -748,11 +753,8 @@ two_ids = np.array([[11, 12, 13, 14, 15], [16, 17, 18, 0, 0]])
 two_padded = padding_mask(two_ids)
 both = two_padded & causal_mask(5)
 shapes = [two_padded.shape, causal_mask(5).shape, both.shape]
-claim(
-    "padding, causal, and both have the shapes",
-    shapes == [(2, 1, 1, 5), (1, 1, 5, 5), (2, 1, 5, 5)],
-    shapes,
-)
+expected_shapes = [(2, 1, 1, 5), (1, 1, 5, 5), (2, 1, 5, 5)]
+claim("padding, causal, and both have the shapes", shapes == expected_shapes, shapes)
 batch = rng.standard_normal((2, 3, 5, 4))  # 2 sentences, 3 heads, 5 positions
 together = F.attention(batch, batch, batch, two_padded).numpy()
 short = batch[1, :, :3]  # the second sentence alone, without its padding
@@ -895,10 +897,10 @@ finish(
 # - **The convolution** of width 3 reaches one word to each side. The first and the last
 #   of 17 words are 16 apart, so it needs 16 layers.
 #
-# The $n/3$ of the table would be about 6: it leaves out the factor 3. The $n/k$ is
-# from the paper's text; its table has the $\log_k(n)$ of convolutions whose gaps widen
-# from layer to layer. And it has a fourth row, attention to $r$ neighbours only, with
-# $r · n · d$ multiplications and a path of $n/r$: a compromise for long texts.
+# The $n/k$ of the table above is from the paper's text; its table has the $\log_k(n)$
+# of convolutions whose gaps widen from layer to layer. And it has a fourth row,
+# attention to $r$ neighbours only, with $r · n · d$ multiplications and a path of
+# $n/r$: a compromise for long texts.
 
 # %% [markdown]
 # ## Your turn

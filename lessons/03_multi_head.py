@@ -80,12 +80,7 @@ for before, after in ((man, dog), (dog, man)):
 draw(
     figure_1,
     "03_here.svg",
-    here=[
-        "multi-head",
-        "self-attention",
-        "masked self-attention",
-        "source attention",
-    ],
+    here=["multi-head", "self-attention", "masked self-attention", "source attention"],
 )
 
 # %% [markdown]
@@ -193,8 +188,8 @@ kinds = [type(parameter) for name, parameter in one_head.named_parameters()]
 claim("a Module finds each Parameter once", kinds == 4 * [Parameter], len(kinds))
 
 # %% [markdown]
-# They begin as random numbers. If all heads began alike, they would compute the same,
-# get the same gradient, and stay alike for ever.
+# They begin as random numbers. If all four maps of two heads began alike, the heads
+# would compute the same, get the same gradients, and stay alike for ever.
 
 # %% [markdown]
 # ## What is multi-head attention, exactly?
@@ -222,21 +217,22 @@ claim("a Module finds each Parameter once", kinds == 4 * [Parameter], len(kinds)
 # Take the pencil again, with man = (2, 0) and dog = (0, 2) as in the beginning, and two
 # heads for "sees". Head 1 looks at the word before, head 2 at the word after. Each
 # hands over one number only, half of the first number of its word: $W^V$ is the column
-# (1/2, 0) for both, and makes 1 of man and 0 of dog. Let the rows of $W^O$ be (1, 0)
-# and (0, 1): head 1 writes into the first number of the answer, head 2 into the second.
+# (1/2, 0) for both, and makes 1 of man and 0 of dog. Let the rows of $W^O$ be (1, 1/2)
+# and (-1, 1/2), so that each head writes into both numbers of the answer:
 #
-# | sentence | heads 1 and 2 find | answer | man is |
+# | sentence | heads 1 and 2 find | answer | so man |
 # |---|---|---|---|
-# | man sees dog | 1 and 0 | $1 · (1, 0) + 0 · (0, 1) = (1, 0)$ | the one who sees |
-# | dog sees man | 0 and 1 | $0 · (1, 0) + 1 · (0, 1) = (0, 1)$ | the one who is seen |
+# | man sees dog | 1 and 0 | $1 · (1, 1/2) + 0 · (-1, 1/2) = (1, 1/2)$ | sees |
+# | dog sees man | 0 and 1 | $0 · (1, 1/2) + 1 · (-1, 1/2) = (-1, 1/2)$ | is seen |
 #
-# So two heads of one number tell who from whom, in no more numbers than one word has.
-# What do they give up? The second number of each word. Let a bird be (0, 1): that, too,
-# becomes 0, and these heads take it for a dog.
+# The first number says in which role man is, the second that he is there at all. So two
+# heads of one number tell who from whom, in no more numbers than one word has. What do
+# they give up? The second number of each word. Let a bird be (0, 1): that, too, becomes
+# 0, and these heads take it for a dog.
 
 # %%
 half_of_first = np.array([[1 / 2], [0.0]])  # W^V, of both heads
-rows_of_heads = np.array([[1.0, 0.0], [0.0, 1.0]])  # W^O
+rows_of_heads = np.array([[1.0, 1 / 2], [-1.0, 1 / 2]])  # W^O
 found_1 = np.concatenate([man @ half_of_first, dog @ half_of_first])
 found_2 = np.concatenate([dog @ half_of_first, man @ half_of_first])
 print("man sees dog:", found_1 @ rows_of_heads)
@@ -245,10 +241,10 @@ print("dog sees man:", found_2 @ rows_of_heads)
 # %% [markdown]
 # The shapes: $W^Q$ and $W^K$ of one head are $(d_{model}, d_k)$, $W^V$ is
 # $(d_{model}, d_v)$, and $W^O$ is $(h d_v, d_{model})$, so that what comes out has
-# $d_{model}$ numbers again, the length of the vector of a position. The maps of
-# attention have no bias. The paper takes $d_k = d_v = d_{model} / h$: in its *base
-# model*, the smaller of the two that it trains, $512 / 8 = 64$. More heads are smaller
-# heads.
+# $d_{model}$ numbers again, the length of the vector of a position. The paper's formula
+# has no bias, so these maps have none. The paper takes $d_k = d_v = d_{model} / h$: in
+# its *base model*, the smaller of the two that it trains, $512 / 8 = 64$. More heads
+# are smaller heads.
 #
 # **Derive.** One head after another, for one sentence. The library keeps the matrices
 # of all heads side by side in one matrix, so the matrices of head $i$ are a *slice of
@@ -374,12 +370,13 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # %% [markdown]
 # Lesson 01 counted only the scores and averages of attention, $2 T^2 d_{model}$, as
 # Table 1 of the paper does. The four matrices add $4 T d_{model}^2$. With them,
-# attention multiplies more often than the plain recurrent layer of lesson 01, which has
-# two matrices and takes $2 T d_{model}^2$. But translators used a larger one. GNMT, the
-# paper's rival in Table 2, has the *LSTM*. Where the plain layer computes one vector
-# for a word, it computes four: a proposal for the new state, and three *gates*, which
-# say how much to forget, to take in and to show. So it has four times as many matrices,
-# eight, and takes $8 T d_{model}^2$. Attention takes less if
+# attention multiplies more often than the plain recurrent layer of lesson 01. That has
+# two matrices, one for the word and one for the state, and takes $2 T d_{model}^2$;
+# Table 1 leaves out the factor 2. But translators used a larger one. GNMT, the paper's
+# rival in Table 2, has the *LSTM*. Where the plain layer computes one vector for a
+# word, it computes four: a proposal for the new state, and three *gates*, which say how
+# much to forget, to take in and to show. So it has four times as many matrices, eight,
+# and takes $8 T d_{model}^2$. Attention takes less if
 #
 # $$4 T d_{model}^2 + 2 T^2 d_{model} < 8 T d_{model}^2$$
 #
@@ -456,15 +453,16 @@ draw(figures.learning, "03_heads.png", learning, 20)
 #
 # **State.** Where does 2/3 come from? One head has one set of weights. Let $a_1$, $a_2$
 # and $a_3$ be those on the left neighbour, the right neighbour and position 0; weight
-# on other positions would only add noise. Take number $j$ of a vector, one of block A,
-# at the three places: $c$ at the left neighbour, $c'$ at the right one, $c''$ at
-# position 0. Wanted is $c$. But the head hands over one number for the three,
+# on other positions would only add noise. Take number $j$ of a vector at the three
+# places: $c$ at the left neighbour, $c'$ at the right one, $c''$ at position 0. For a
+# $j$ of block A, $c$ is wanted; for one of B it is $c'$, for one of C $c''$. But the
+# head hands over one number for the three,
 #
 # $$s = a_1 c + a_2 c' + a_3 c''$$
 #
 # Nor can $W^V$ and $W^O$ take the sum apart. All numbers of a vector are averaged with
 # the same three weights, and the sums of the others say nothing about $c$. So how far
-# off is the best guess of $c$? For blocks B and C take another $j$.
+# off is the best guess of what is wanted?
 #
 # - With all weight on the left neighbour, $s = c$, and the error is 0. But then nothing
 #   is known of blocks B and C: their errors are 1 and 1. The sum is 0 + 1 + 1 = 2.
@@ -482,8 +480,10 @@ draw(figures.learning, "03_heads.png", learning, 20)
 # Multiply out to see that. $c^2$ has the mean 1. $c s$ is $a_1 c^2$ and products of
 # different numbers, which have the mean 0: together $a_1$. For the same reason $s^2$
 # has the mean $r$. The slope in $f$, $-2 a_1 + 2 f r$, is 0 at $f = a_1 / r$, which
-# leaves $1 - a_1^2 / r$. Likewise block B leaves $1 - a_2^2 / r$, and block C
-# $1 - a_3^2 / r$. They sum to
+# leaves $1 - a_1^2 / r$. For the weights 0.8, 0.15 and 0.05, $r$ is 0.665, and block A
+# is left with $1 - 0.64 / 0.665 = 0.04$: the head serves it well. Likewise block B is
+# left with $1 - a_2^2 / r$, and block C with $1 - a_3^2 / r$, here with 0.97 and nearly
+# all of its 1. They sum to
 #
 # $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{r} = 3 - 1 = 2$$
 #
@@ -500,15 +500,20 @@ for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
     s = a @ at_places  # (100000, 3): what the head hands over
     f = (s * wanted_numbers).sum(axis=0) / (s * s).sum(axis=0)  # the best of each block
     of_three = ((wanted_numbers - f * s) ** 2).mean(axis=0)
-    print(f"{a}: errors {of_three.round(2)}")
+    squares = np.square(a)
+    of_formula = 1 - squares / squares.sum()
+    print(f"{a}: squares {squares.round(4)}, r = {squares.sum():.3f}")
+    print(f"    by the formula {of_formula.round(2)}, measured {of_three.round(2)}")
     claim("    they sum to", abs(of_three.sum() - 2) < 0.02, round(of_three.sum(), 2))
 
 # %% [markdown]
 # So one head takes 1 from the sum, which is 3 without any head. Can a second head take
-# more than 1? No. The weights are the same for all blocks, so we may ask for $c$, $c'$
-# and $c''$ of one $j$. Each head gives one sum of these three unknown numbers, and $h$
-# sums can fix at most $h$ of them (with a proof in "More on heads"). So with $h$ heads
-# at least $3 - h$ of the error is left, on average $1 - h/3$ for each block.
+# more than 1? No. It gives another sum of the same $c$, $c'$ and $c''$. Mix the two
+# sums, as $W^O$ may, until their two lists of weights are perpendicular. Then the
+# product of the two sums has the mean 0: neither says anything about the other, and
+# each takes its own 1, by the calculation above, which holds for negative weights, too.
+# So $h$ heads take at most $h$, and at least $3 - h$ is left, on average $1 - h/3$ for
+# each block.
 #
 # The one head was wide enough for all three blocks. What it lacked is not room but a
 # second set of weights, and that is a second head.
@@ -522,10 +527,17 @@ print("heads:  1     4     8     16    32")
 print("BLEU:   24.9  25.5  25.8  25.8  25.4")
 
 # %% [markdown]
-# One head is worst, 0.9 below the best. With 32 heads the score falls again. A likely
-# reason: with 32 heads a query has $512 / 32 = 16$ numbers. Whatever a word contains,
-# the head asks with 16 sums of it: about 16 independent things and no more. From 8 to
-# 16 heads it is best.
+# One head is worst, 0.9 below the best. Why so little, when our one head missed two
+# thirds of everything? The paper gives no reason; here is our reading. The model has
+# six layers on each side, which look one after another. The weights of a real head
+# depend on what the words say, and the sum of 2 holds for fixed ones. And a word seldom
+# needs three whole vectors at once.
+#
+# With 32 heads the score falls again. A likely reason: a query then has $512 / 32 = 16$
+# numbers. Whatever a word contains, the head asks with 16 sums of it: about 16
+# independent things and no more. So each doubling gains places to look at, and loses
+# precision of the question. Up to 8 heads the gain is larger, from 8 to 16 the two are
+# even, and at 32 the loss is larger.
 
 # %% [markdown]
 # ## What do heads look at in a sentence?
@@ -574,11 +586,7 @@ mean_weights = np.mean([heads_for(noun)[0] for noun in nouns], axis=0)  # (H, 9,
 to_word_before = np.mean([mean_weights[0, t, t - 1] for t in (1, 4, 5, 6)])
 to_noun = np.mean([mean_weights[1, t, s] for t, s in ((0, 2), (1, 2), (4, 6), (5, 6))])
 to_verb = np.mean([mean_weights[2, t, 3] for t in (7, 8)])
-claim(
-    "head 1 looks at the word before, weight",
-    to_word_before > 0.5,
-    f"{to_word_before:.2f}",
-)
+claim("head 1 looks at the word before", to_word_before > 0.5, f"{to_word_before:.2f}")
 claim("head 2 from article and adjective to the noun", to_noun > 0.6, f"{to_noun:.2f}")
 claim("head 3 from the end to the verb", to_verb > 0.6, f"{to_verb:.2f}")
 
@@ -626,11 +634,7 @@ of_library = Linear(256, 256, np.random.default_rng(5)).weight
 same("Linear begins as Glorot and Bengio (2010, eq. 16)", of_library, drawn)
 oblong = Linear(100, 500, rng).weight.numpy()
 largest = abs(oblong).max() / (6 / 600) ** 0.5
-claim(
-    "a map from 100 to 500: its largest number, divided by a",
-    0.99 < largest <= 1,
-    largest,
-)
+claim("a map from 100 to 500: largest number / a", 0.99 < largest <= 1, largest)
 
 
 def variances_through_ten_maps(factor):
@@ -683,11 +687,7 @@ by_library = {name: p.grad for name, p in layer.named_parameters()}
 layer.zero_grad()  # otherwise new gradients would be added to these
 both.backward(g_answers.reshape(10, 12))
 for name, parameter in layer.named_parameters():
-    same(
-        f"the gradient of {name}: all heads at once = one by one",
-        by_library[name],
-        parameter.grad,
-    )
+    same(f"gradient of {name}: at once = one by one", by_library[name], parameter.grad)
 
 
 # %%
@@ -737,13 +737,12 @@ claim("a Config cannot be changed:", "n_heads" in change, change)
 
 # %% [markdown]
 # ### ★ Why can no weights of several heads beat the bound?
-# With $h$ heads there are $h$ such sums of each block. Mix them, as $W^O$ may, until
-# their vectors of weights $(a_1, a_2, a_3)$ are perpendicular to each other. Then the
-# mean of the product of any two sums is 0, so the best multiple of each is chosen as if
-# it were alone, and each sum takes 1 from the three errors. So their mean is $1 - h/3$
-# or more: 2/3 with one head, 1/3 with two, 0 with three. What follows a head is a
-# linear map, $W^O$, so the guess is linear. A guess that is not may know more of some
-# special numbers: if each is 1 or -1, the sum $c + 2 c' + 4 c''$ tells all three.
+# Mix the $h$ sums until all their weights are perpendicular to each other. Then the
+# best multiple of each is chosen as if it were alone, and each takes 1 from the three
+# errors, or less if some weight is on other positions. So their mean is $1 - h/3$ or
+# more: 2/3 with one head, 1/3 with two, 0 with three. What follows a head is a linear
+# map, $W^O$, so the guess is linear. A guess that is not may know more of some special
+# numbers: if each is 1 or -1, the sum $c + 2 c' + 4 c''$ tells all three.
 #
 # Choose the weights of $h$ heads at random, over 12 positions. Compute the sums of
 # 20,000 random rows, and guess the three wanted numbers of each row from its sums as
