@@ -146,9 +146,7 @@ draw(figure_1, "06_here.svg", walk=shapes)
 in_encoder = trained.encoder.layers[0].self_attention
 in_encoder.keep_weights = True  # keeps the softmax of the scores
 memory, no_padding = trained.encode(english_ids[None])
-print(
-    "the scores of step 3:", in_encoder.weights.shape[1:], "  memory:", memory.shape[1:]
-)
+print("scores of step 3:", in_encoder.weights.shape[1:], "memory:", memory.shape[1:])
 
 # %% [markdown]
 # 6. **Outputs (shifted right).** The decoder embeds the target written so far,
@@ -259,21 +257,33 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # The first should have been **der** alte Lehrer, **das** neue Buch, **im** Garten; and
 # "liest" (reads) has become "hat gelesen" (has read), as "read" has not met its "-s".
 # Why does the second repeat? It still knows at which position its newest token is. But
-# that matters little: after "neuen", "Buch" comes at 18 of 20 positions. So when a
-# token comes again, what followed it follows again. What the third wrote means "Because
-# our friendly He has no time?". A program that continues a text is called a *language
-# model*.
+# that matters little. We gave it the text "neuen neuen neuen ...", 20 times the word:
+# at 18 of the 20 positions it would write "Buch". So when a token comes again, what
+# followed it follows again. What the third wrote means "Because our friendly He has no
+# time?". A program that continues a text is called a *language model*.
 #
 # So this model uses all three. Some nonsense was to be expected, as the layers above
 # had never met such vectors; but each time it fails at what we said. That is no proof
 # that no model could do with fewer: many of today's are [only a
 # decoder](decoder_only.py).
 #
-# And why $N$ layers? In the first one a word looks at words that have not looked yet:
-# "read" meets its "-s". In the second it looks at words that have: "teacher" now finds
-# a "reads". So each layer can use what the one below it has found out. How many are
-# enough? The paper tried 2, 4, 6 and 8. BLEU (lesson 08) says how good translations
-# are; the more, the better:
+# And why $N$ layers? In the first one a word looks at words that have not looked yet,
+# in the second at words that have. So each layer *can* use what the one below it has
+# found out. Does our encoder? Take the self-attention of only one of its layers away:
+
+# %%
+only_second = without(encoder_self[:1], written_text)
+only_first = without(encoder_self[1:], written_text)
+print("without the encoder's self-attention in layer 1, then in layer 2:")
+print(f"    {only_second}\n    {only_first}")
+claim("without that of layer 1, nothing changes", only_second == german, "the same")
+claim("without that of layer 2, as without both", only_first == alone, "the same")
+
+# %% [markdown]
+# Not here: layer 2 alone is enough for this sentence, and without it layer 1 saves no
+# article. The words of our short sentence need one look, and it comes in layer 2. How
+# many layers does real text need? The paper tried 2, 4, 6 and 8. BLEU (lesson 08) says
+# how good translations are; the more, the better:
 
 # %%
 bleu = {2: 23.7, 4: 25.3, 6: 25.8, 8: 25.5}  # of N layers: Table 3, base and (C)
@@ -282,7 +292,8 @@ for n_layers, score in bleu.items():
 claim("the best in Table 3 is N =", max(bleu, key=bleu.get) == 6, 6)
 
 # %% [markdown]
-# Two layers are much worse, and eight no better than six. So the base model has six.
+# Two layers are much worse, and eight no better than six; the paper does not say why.
+# The base model has six.
 #
 # ## How do the pieces make a Transformer?
 #
@@ -449,11 +460,8 @@ def with_random_numbers(module):
 model = with_random_numbers(Transformer(config))
 source = np.array([5, 9, 4, 7, 8, 3])
 target = np.array([2, 6, 10, 9, 11])
-same(
-    "Transformer = figure 1 by hand",
-    model(source[None], target[None])[0],
-    by_hand(source, target, model),
-)
+in_one_run = model(source[None], target[None])[0]
+same("Transformer = figure 1 by hand", in_one_run, by_hand(source, target, model))
 
 # %% [markdown]
 # What comes out are logits, and not probabilities: the softmax at the top of figure 1
@@ -471,9 +479,13 @@ same(
 #
 # $$P(Y_0 | X) \cdot P(Y_1 | X, Y_0) \cdots P(Y_{T-1} | X, Y_0 \ldots Y_{T-2})$$
 #
-# where the last token is the end mark. Each token is predicted from those before it. So
-# while it learns, the decoder reads the target *shifted right* by one (section 3.1):
-# the start mark comes first, and every token moves one position to the right.
+# where the last token is the end mark. Read the bar as "given": $P(Y_1 | X, Y_0)$ is
+# the probability of $Y_1$ when $X$ and $Y_0$ are known. Why a product? It is the share
+# of a share: if half of all translations begin with "Der", and a third of these go on
+# with "alte", then a sixth begin with "Der alte". Each token is predicted from those
+# before it. So while it learns, the decoder reads the target *shifted right* by one
+# (section 3.1): the start mark comes first, and every token moves one position to the
+# right.
 #
 # | $t$ | 0 | 1 | 2 | 3 | ... | 10 |
 # |---|---|---|---|---|---|---|
@@ -520,12 +532,11 @@ draw(figures.arrows, "06_arrows.png", layers, 2, words, words[1:] + ["liest"])
 # the second the dashed arrows of layer 2 lead there, and any one of the three would be
 # enough. Of the new arrows to the left, only those from "Lehrer" are drawn.*
 #
-# A program finds the paths by a product of matrices. A mask has a True in row $t$,
-# column $s$ for each arrow from $s$ to $t$. The product of the masks of layers 2 and 1
-# has a True there if a position $r$ lies between: an arrow of layer 1 goes from $s$ to
-# $r$, and one of layer 2 from $r$ to $t$. The first layer is the last factor, since the
-# column says where a path begins. With the mask of layer 3 in front, the product says
-# which input $s$ has a path to output $t$.
+# A program finds the paths by a product of matrices. Row $t$ of a mask says whom $t$
+# reads. Row $t$ of the product says who can reach $t$: the product of the masks of
+# layers 2 and 1 has a True in column $s$ if some position $r$ lies between, which $t$
+# reads in layer 2, and which has read $s$ in layer 1. The path begins in the column, so
+# the first layer is the last factor, and the mask of layer 3 stands in front.
 
 # %%
 reaching = {}
@@ -546,11 +557,7 @@ shorter_runs = []
 for t in range(len(target)):
     logits_of_run = by_hand(source, target[: t + 1], model)
     shorter_runs.append(logits_of_run[-1])  # the last position
-same(
-    "one run of Transformer = a run for each beginning of the target",
-    model(source[None], target[None])[0],
-    shorter_runs,
-)
+same("one run = a run for each beginning of the target", in_one_run, shorter_runs)
 
 # %% [markdown]
 # **Use.** So one run judges each token of a translation. Here is the trained model with
@@ -809,9 +816,9 @@ claim("each of the five leaks moves by at least", least_of_five > 1e-4, least_of
 #
 # How good is it as a translator? A translator has the source, the start mark and the
 # words written so far, and nothing else. So each of the models now reads these alone.
-# In training, the one whose target was not shifted found the answer at its position.
-# Now it finds the word before. The one that had the target in its source now gets the
-# six words of the source alone. Take $-\ln p$ of word $t$, and call the mean
+# In training, output $t$ of the model without the shift read word $t$ itself, its
+# answer. Now it reads word $t - 1$. The model that had the target in its source now
+# gets only the source, six words. Take $-\ln p$ of word $t$, and call the mean
 # *translating*. `python -m minitf.course.experiments.leaks` trained the models, in a
 # minute or two.
 
@@ -843,8 +850,9 @@ print(f"    the weight left beside a score of 0, of 2: {left[0]:.2f}, {left[1]:.
 #   mask after the softmax it is on its way there, 0.64 after 400 updates. Why? Take two
 #   keys, the own one of position 0, with the score 0, and that of the next word, with
 #   the score $s$. The softmax gives the own one the weight $1 / (1 + e^s)$: 0.50 if $s$
-#   is 0, and 0.12 if $s$ is 2. The mask leaves it so. So it tells $s$, which depends on
-#   the next word. The last two leaks show all 6 words.
+#   is 0, and 0.12 if $s$ is 2. The mask leaves it so. Scores differ from word to word,
+#   so the size of what is left says which word it is. The last two leaks show all 6
+#   words.
 # - **Every leak ruins the translation.** There the loss is 5.42 to 10.18, far *above*
 #   the 2.77 of a guess. Why? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of
@@ -918,12 +926,7 @@ in_one = {
     "layer norm": norm_size,
     "embedding table": 37_000 * 512,
 }
-how_many = {
-    "attention": 18,
-    "feed-forward network": 12,
-    "layer norm": 30,
-    "embedding table": 1,
-}
+how_many = dict(zip(in_one, (18, 12, 30, 1), strict=True))
 together = {}
 millions = {}
 print("    piece                 numbers in one   how many     together")
@@ -942,16 +945,15 @@ same("count_parameters = on paper", base.config.count_parameters(), on_paper)
 
 # %%
 def sizes_of(c):
-    in_layers = [c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
-    return [c.n_layers, c.n_decoder_layers] + in_layers + [c.vocabulary_size]
+    return [c.n_layers, c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v, c.vocabulary_size]
 
 
 of_base = sizes_of(base.config)
-as_in_table = of_base == [6, 6, 512, 2048, 8, 64, 64, 37_000]
+as_in_table = of_base == [6, 512, 2048, 8, 64, 64, 37_000]
 claim("the sizes of the base model", as_in_table, of_base)
 claim("its rate of dropout", base.config.dropout == 0.1, base.config.dropout)
 of_ours = sizes_of(trained.config)
-claim("the sizes of ours", of_ours == [2, 2, 64, 256, 4, 16, 16, 1600], of_ours)
+claim("the sizes of ours", of_ours == [2, 64, 256, 4, 16, 16, 1600], of_ours)
 
 # %%
 draw(figures.parameters, "06_parameters.png", millions)
@@ -1016,16 +1018,10 @@ x = rng.standard_normal((6, 8))  # 6 positions of the source
 y = rng.standard_normal((5, 8))  # 5 positions of the target
 past = causal_mask(5)
 same("Encoder = by hand", encoder(x[None], None)[0], encoder_by_hand(x, encoder, 3))
-same(
-    "DecoderLayer = by hand",
-    layer(y[None], x[None], past, None)[0],
-    decoder_layer_by_hand(y, x, layer),
-)
-same(
-    "Decoder = by hand",
-    decoder(y[None], x[None], past, None)[0],
-    decoder_by_hand(y, x, decoder, 3),
-)
+by_layer = layer(y[None], x[None], past, None)[0]
+same("DecoderLayer = by hand", by_layer, decoder_layer_by_hand(y, x, layer))
+by_decoder = decoder(y[None], x[None], past, None)[0]
+same("Decoder = by hand", by_decoder, decoder_by_hand(y, x, decoder, 3))
 
 # %% [markdown]
 # ### Which decoder layer reads the memory, and what do the parts share?
@@ -1087,9 +1083,6 @@ claim("without the padding mask the memory changes by", change > 0.1, change)
 # its rows out. With padding on the left, the target would need a mask for its padding,
 # too.
 
-# %%
-claim("the batch has 11 + 8 tokens to predict", batch.n_tokens == 19, batch.n_tokens)
-
 # %% [markdown]
 # ### ★ How do the leaks look as code, and which others are there?
 # The first mistakes are those of the self-attention. "Mask in layer 1 only" is "no
@@ -1146,8 +1139,7 @@ queries = rng.standard_normal((5, 8))
 scores = queries @ queries.T / math.sqrt(8)
 causal = causal_mask(5)[0, 0]
 permitted = np.where(causal, scores, -1e9)
-wrong_sums = F.softmax(permitted, axis=0).numpy().sum(axis=1)
-off = float(abs(wrong_sums - 1).max())
+off = float(abs(F.softmax(permitted, axis=0).numpy().sum(axis=1) - 1).max())
 claim("softmax over the queries: they miss 1 by", off > 0.1, off)
 first_sum = (F.softmax(scores).numpy() * causal)[0].sum()
 claim("mask after the softmax: the first row's sum", first_sum < 0.9, first_sum)
