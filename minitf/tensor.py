@@ -3,7 +3,7 @@
 L is the final quantity, one number: in training, the loss. The *gradient* of an array x is dL/dx,
 an array of x's shape: how much L changes with each element of x. In code, gx is the gradient of x.
 
-The chain rule takes one step for each operation y = f(x). A function `backward` of the operation
+The chain rule is applied once for each operation y = f(x). A function `backward` of the operation
 is given gy = dL/dy and returns gx = dL/dx, which is the sum over i of gy_i dy_i/dx. For y = x^2 the
 slope dy/dx is 2x, so gx = gy * 2x:
 

@@ -1,6 +1,6 @@
 """The fused decoder: all layers of a plain Transformer's decoder as one program on arrays.
 
-For one sentence, a step of decoding computes little: its time goes into Python and into fetching
+For one sentence, a decoding step computes little: its time goes into Python and into fetching
 the weights. So this program calls no layer of the decoder (the encoder and the positions are the
 model's own), and it joins matrices that multiply the same rows. It computes the equations of
 minitf/transformer.py, for both libraries. What they compute by different programs is in a table of
@@ -198,7 +198,7 @@ class Layout:
     """The map from the tokens of the beams to the indices of the shared caches.
 
     A token stays at its cache index when its beam ends or continues as two, so nothing is copied
-    from step to step, except when the caches grow.
+    from token to token, except when the caches grow.
     own: whether the token at a cache index belongs to a beam, bool (B, W, capacity).
     length, capacity: the number of cache indices in use, and of all cache indices.
     """
@@ -242,7 +242,7 @@ class Layout:
 
 
 class FusedDecoder(decode.Scorer):
-    """The Scorer (see minitf/decode.py) that computes all layers of a step itself.
+    """The Scorer (see minitf/decode.py) that computes all layers of a decoding step itself.
 
     caches: of each layer, the keys and values of the tokens of all beams, arrays with space for
     `layout.capacity` tokens; none of an SSRU. source_caches: those of the source.

@@ -1,6 +1,6 @@
 """Decoding with CuPy: the steps of the fused decoder, and few next tokens to compare.
 
-For the few rows of a step, the host takes longer to start an operation than the GPU to compute it.
+For so few rows, the host takes longer to start an operation than the GPU to compute it.
 So one kernel computes all that is between the projections of an attention: the write to the cache,
 the scores, their softmax, and the average of the values.
 
