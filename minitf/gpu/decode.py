@@ -1,8 +1,8 @@
 """Decoding with CuPy: the steps of the fused decoder, and few next tokens to compare.
 
-For so few rows, the host takes longer to start an operation than the GPU to compute it.
-So one kernel computes all that is between the projections of an attention: the write to the cache,
-the scores, their softmax, and the average of the values.
+For the few rows of a decoding step, the host takes longer to start an operation than the GPU to
+compute it. So one kernel computes all that is between the projections of an attention: the write to
+the cache, the scores, their softmax, and the average of the values.
 
 Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k.
 """
