@@ -148,8 +148,8 @@ class Scorer(Protocol):
     def select(self, rows: np.ndarray, width: int = 1) -> None:
         """Continue with these texts only, in this order: `width` of each sentence that is left.
 
-        The sentences stay in their order. A row may occur several times: one text then continues as
-        several.
+        The sentences may come in another order. A row may occur several times: one text then
+        continues as several.
         """
 
 
@@ -172,7 +172,7 @@ def write_texts(
     """
     ids, totals = [[] for _ in limits], np.zeros(len(limits))
     lengths = np.zeros(len(limits), dtype=int)  # with the end mark
-    rows = np.arange(len(limits))  # of the texts that go on
+    first, rows = texts.shape[1], np.arange(len(limits))  # rows: of the active texts
     while len(rows):
         logits = scorer(texts)
         left = limits[rows] - lengths[rows]
@@ -185,14 +185,14 @@ def write_texts(
             raise ValueError(_NOTHING_ALLOWED)
         totals[rows] += chosen - sums
         lengths[rows] += 1
-        for row, token in zip(rows, tokens, strict=True):
-            if token != end_id:
-                ids[row].append(int(token))
-        going = (tokens != end_id) & (lengths[rows] < limits[rows])
         texts = np.concatenate([texts, tokens[:, None]], axis=1)
-        if not going.all():
-            rows, texts = rows[going], texts[going]
-            scorer.select(np.flatnonzero(going))
+        done = (tokens == end_id) | (left <= 1)
+        if done.any():
+            for i in done.nonzero()[0]:
+                ids[rows[i]] = texts[i, first : -1 if tokens[i] == end_id else None].tolist()
+            active = _without(done)
+            rows, texts = rows[active], texts[active]
+            scorer.select(active)
     scores = totals / length_penalty(lengths, alpha)
     return [Hypothesis(*each) for each in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
 
@@ -283,18 +283,17 @@ def beam_search(
     if len(source) == 0:
         return []
     c, limits = decoding.model.config, greatest_lengths(decoding.model, source, max_extra)
-    traced = steps is not None
-    searches = [_Search(limit, beam, alpha, n_best, c.eos_id, traced, like) for limit in limits]
+    search = _Search(limits, beam, alpha, n_best, c.eos_id, steps is not None, like)
     with decoding.model.evaluating(), no_grad():
         scorer = decoding.start(source)
-        _search_together(searches, scorer, beam, allowed, pad_id=c.pad_id, start_id=c.bos_id)
+        _search_together(search, scorer, allowed, pad_id=c.pad_id, start_id=c.bos_id)
     if steps is not None:
-        steps += [search.steps for search in searches]
-    return [search.best() for search in searches]
+        steps += search.steps
+    return search.best()
 
 
-def _search_together(searches, scorer, beam, allowed, pad_id, start_id):
-    """Advance the searches of all sentences side by side, a token at a time, until each is done.
+def _search_together(search, scorer, allowed, pad_id, start_id):
+    """Advance the search of all sentences side by side, a token at a time, until each is done.
 
     Of B = 2 sentences with W = 2 texts each, the texts are rows of one array:
 
@@ -303,102 +302,104 @@ def _search_together(searches, scorer, beam, allowed, pad_id, start_id):
         text      0  1  0  1
 
     If the 2*W best continuations of sentence 1 continue its texts [1, 0, 0, 1], then `parents` has
-    the rows [3, 2, 2, 3] for it. If the first of these ends, `places` has [1, 2] for those that go
-    on, and sentence 1 continues twice with row 2.
+    the rows [3, 2, 2, 3] for it. If the first of these ends, `kept` has the places [1, 2] of those
+    that go on, and sentence 1 continues twice with row 2.
     """
-    going, rows = searches, np.arange(len(searches))
-    limits = np.array([search.limit for search in searches])
-    texts = np.full((len(going), 1), start_id)
-    totals = np.zeros((len(going), 1))  # ln P of each text so far: at first there is one
-    while going:
-        width = totals.shape[1]
-        logits, sentences = scorer(texts), np.repeat(rows, width)  # each text's row in `source`
-        left = limits[sentences] - (texts.shape[1] - 1)
+    count, rows = 2 * search.beam, np.arange(len(search.limits))  # the active sentences
+    texts = np.full((len(rows), 1), start_id)
+    totals = np.zeros((len(rows), 1))  # ln P of each text so far: at first there is one
+    while len(rows):
+        width, firsts = totals.shape[1], np.arange(len(rows))[:, None]
+        logits, sentences = scorer(texts), rows.repeat(width)  # each text's row in `source`
+        left = search.limits[sentences] - (texts.shape[1] - 1)
         ruled_out = _ruled_out(scorer, (pad_id, start_id), allowed, texts, sentences, left)
-        tokens, continued, totals = continuations(logits, totals, 2 * beam, *ruled_out)
+        tokens, parents, totals = continuations(logits, totals, count, *ruled_out)
         if scorer.ids is not None:
             tokens = scorer.ids[rows[:, None], tokens]
-        if (missing := 2 * beam - tokens.shape[1]) > 0:  # fewer tokens than continuations
-            more, fills = ((0, 0), (0, missing)), (start_id, 0, -np.inf)
-            arrays = zip((tokens, continued, totals), fills, strict=True)
-            tokens, continued, totals = (np.pad(x, more, constant_values=y) for x, y in arrays)
-        parents = np.arange(len(going))[:, None] * width + continued  # (B, 2*W)
-        longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
-        places = [
-            search.advance(longer[i], totals[i], continued[i]) for i, search in enumerate(going)
-        ]
-        alive = [i for i, search in enumerate(going) if not search.done]
-        going, rows = [going[i] for i in alive], rows[alive]
-        if going:
-            kept = np.array(places)[alive]  # (B, W): the places of the texts that go on
-            alive = np.array(alive)[:, None]  # (B, 1): their sentences
-            texts = longer[alive, kept].reshape(-1, longer.shape[2])
-            totals = totals[alive, kept]
-            scorer.select(parents[alive, kept].ravel(), beam)
+        if (missing := count - tokens.shape[1]) > 0:  # fewer tokens than continuations
+            pads, fillers = ((0, 0), (0, missing)), (start_id, 0, -np.inf)
+            pairs = zip((tokens, parents, totals), fillers, strict=True)
+            tokens, parents, totals = (np.pad(x, pads, constant_values=y) for x, y in pairs)
+        parents = firsts * width + parents  # (B, 2*W)
+        kept, done = search.advance(rows, texts, parents, tokens, totals)
+        active = _without(done) if done.any() else slice(None)
+        rows, kept = rows[active], (firsts * count + kept)[active].ravel()  # of all sentences
+        totals = totals.ravel()[kept].reshape(len(rows), search.beam)
+        parents = parents.ravel()[kept]
+        texts = np.concatenate([texts[parents], tokens.ravel()[kept, None]], axis=1)
+        scorer.select(parents, search.beam)
+
+
+def _without(done):
+    """Return the places of the sentences that are not done; the last fill the gaps, few move.
+
+    >>> _without(np.array([False, True, False, False, True, False]))
+    array([0, 5, 2, 3])
+    """
+    places = np.arange(len(done) - np.count_nonzero(done))
+    places[done[: len(places)]] = len(places) + np.flatnonzero(~done[len(places) :])
+    return places
 
 
 class _Search:
-    """The search of one sentence: its texts that finished, and those cut off at the limit.
+    """The search of all sentences: the greatest length of each, its hypotheses, and its steps.
 
-    steps: its BeamSteps, or None if nobody asks for them.
+    hypotheses: those of each sentence that finished, best first; then those cut off at the limit.
+    steps: the BeamSteps of each, or None if nobody asks for them.
     """
 
-    def __init__(self, limit, beam, alpha, n_best, eos_id, traced, like):
-        self.limit, self.beam, self.n_best, self.eos_id = limit, beam, n_best, eos_id
+    def __init__(self, limits, beam, alpha, n_best, eos_id, traced, like):
+        self.limits, self.beam, self.n_best, self.eos_id = limits, beam, n_best, eos_id
         self.narrows = like == "marian"
         self.penalty = lambda n: n**alpha if self.narrows else length_penalty(n, alpha)
-        self.finished, self.cut, self.done = [], [], False
-        self.steps = [] if traced else None
+        self.hypotheses, self.n_finished = [[] for _ in limits], np.zeros(len(limits), int)
+        self.steps = [[] for _ in limits] if traced else None
 
-    def advance(self, texts, totals, parents):
-        """Finish the texts that end, and return the places of the `beam` texts that go on.
+    def advance(self, rows, texts, parents, tokens, totals):
+        """Finish the texts that end; return the places of the W that go on, and who is done.
 
-        texts (2*W, t), totals (2*W,): the continuations and their ln P, best first. parents (2*W,):
-        the texts of the step before that they continue.
+        Of each active sentence, `rows`, there are 2*W continuations, best first, (B, 2*W): the
+        row of `texts` (R, t) that each continues, the token that it adds, and ln P of both.
         """
-        length = texts.shape[1] - 1  # without the start mark, with the end mark
+        length = texts.shape[1]  # without the start mark, with the new token
         if self.narrows:  # those that have ended keep their places
-            totals[self.beam - len(self.finished) :] = -np.inf
-        ends = (texts[:, -1] == self.eos_id).tolist()
-        for place in range(self.beam):  # an end mark further down does not count
-            if ends[place]:
-                self._add(self.finished, texts[place, 1:-1], totals[place], length)
-        # At least `beam` go on: at most one continuation of each of the `beam` texts ends.
-        kept = [place for place, end in enumerate(ends) if not end][: self.beam]
-        highest = totals[kept[0]]
-        if length >= self.limit or highest == -np.inf:  # the latter: nothing else is possible
-            for place in kept:
-                self._add(self.cut, texts[place, 1:], totals[place], length)
-            self.done = True
-        elif len(self.finished) >= self.beam:
-            scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
+            totals[np.arange(2 * self.beam) >= self.beam - self.n_finished[rows, None]] = -np.inf
+        ends = tokens == self.eos_id
+        for i, place in zip(*ends[:, : self.beam].nonzero(), strict=True):  # not further down
+            self._add(rows[i], texts[parents[i, place], 1:].tolist(), totals[i, place], length)
+            self.hypotheses[rows[i]].sort(key=lambda hypothesis: -hypothesis.score)
+            self.n_finished[rows[i]] = len(self.hypotheses[rows[i]])
+        # At least W go on: at most one continuation of each of the W texts ends.
+        kept = ends.argsort(axis=1, kind="stable")[:, : self.beam]
+        highest = totals[np.arange(len(rows)), kept[:, 0]]
+        done = (self.limits[rows] <= length) | (highest == -np.inf)  # or nothing is possible
+        for i in done.nonzero()[0]:
+            for place in kept[i]:
+                ids = [*texts[parents[i, place], 1:].tolist(), int(tokens[i, place])]
+                self._add(rows[i], ids, totals[i, place], length)
+        for i in (~done & (self.n_finished[rows] >= self.beam)).nonzero()[0]:
             # ln P is at most 0 and falls with every token. So no text can get a score above the
             # highest current ln P divided by the largest penalty, that of the greatest length.
-            bound = highest / self.penalty(self.limit)
-            self.done = bound <= scores[self.n_best - 1]
+            bound = highest[i] / self.penalty(self.limits[rows[i]])
+            done[i] = bound <= self.hypotheses[rows[i]][self.n_best - 1].score
         if self.steps is not None:
-            possible = totals[: self.beam] > -np.inf
-            finished = [place for place in np.flatnonzero(possible).tolist() if ends[place]]
-            lists = parents.tolist(), texts[:, -1].tolist(), totals.tolist()
-            self.steps.append(BeamStep(*lists, finished, kept))
-        return kept
+            finished, width = ends & (totals > -np.inf), len(texts) // len(rows)
+            for i, row in enumerate(rows):
+                lists = (array[i].tolist() for array in (parents % width, tokens, totals))
+                places = np.flatnonzero(finished[i, : self.beam]).tolist()
+                self.steps[row].append(BeamStep(*lists, places, kept[i].tolist()))
+        return kept, done
 
-    def _add(self, hypotheses, ids, total, length):
+    def _add(self, row, ids, total, length):
         if total > -np.inf:
             score = total / self.penalty(length)
-            hypotheses.append(Hypothesis(ids.tolist(), float(total), float(score)))
+            self.hypotheses[row].append(Hypothesis(ids, float(total), float(score)))
 
     def best(self):
-        """Return the n_best: those that finished, then those cut off, each sorted by score.
-
-        Raises ValueError if there are none: no token was allowed after some beginning of each.
-        """
-        ranked = []
-        for hypotheses in (self.finished, self.cut):
-            ranked += sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
-        if not ranked:
+        """Return the n_best of each; raise ValueError if nothing was allowed in one."""
+        if not all(self.hypotheses):
             raise ValueError(_NOTHING_ALLOWED)
-        return ranked[: self.n_best]
+        return [hypotheses[: self.n_best] for hypotheses in self.hypotheses]
 
 
 @accelerated

@@ -127,7 +127,7 @@ class FusedDecoding(decode.Decoding):
     """A standard model with its decoder's weights, as the steps of a library need them.
 
     NumPy's are copies, except for the embedding, and do not follow later changes; CuPy's are the
-    model's own arrays where they need not be joined. Learned positions are the model's own, too.
+    model's own arrays where they need not be joined. Positions are kept from their first use on.
 
     norm: the last norm of a pre-norm model, else None.
     vocabulary: the logits; None with a shortlist, of which each FusedDecoder has its own.
@@ -135,6 +135,7 @@ class FusedDecoding(decode.Decoding):
 
     def __init__(self, model, steps, shortlist=None):
         super().__init__(model, shortlist=shortlist)
+        self.positions = {}
         self.steps, self.post = steps, model.config.norm == "post"
         self.embedding = model.target_embedding.weight.data
         self.layers = [_layer_of(layer, steps.norm) for layer in model.decoder.layers]
@@ -169,6 +170,13 @@ class FusedDecoding(decode.Decoding):
         if self.encoder_norm:
             x = self.encoder_norm(x)
         return x.reshape(batch, length, -1), mask
+
+    def position(self, t):
+        """Return what is added to an embedding at position t: (D,)."""
+        if t not in self.positions:
+            nothing = Tensor(xp.zeros((1, 1, self.embedding.shape[1]), self.embedding.dtype))
+            self.positions[t] = self.model.target_positions(nothing, t).data[0, 0]
+        return self.positions[t]
 
     def network(self, x, layer):
         """Apply the feed-forward network of a layer to x (R, D), with its residual."""
@@ -215,29 +223,27 @@ class Layout:
     def grow(self):
         """Drop the tokens that no beam contains any more, and make space for new ones.
 
-        Return the cache indices (B, n) of the tokens that are kept, which move to the front.
+        Return the sentence (B, 1) and cache index (B, n) of each token kept: it moves to the front.
         """
         needed = self.own.any(axis=1)  # (B, capacity)
         self.length = int(needed.sum(axis=1).max(initial=0))
         needed_first = np.argsort(~needed, axis=1, kind="stable")  # in their order
-        kept = needed_first[:, : self.length]
+        kept = np.arange(len(needed))[:, None], needed_first[:, : self.length]
         self.capacity = self.length + _GROW_BY * self.width
-        own = np.take_along_axis(self.own, kept[:, None], axis=2)
-        self.own = np.pad(own, ((0, 0), (0, 0), (0, self.capacity - self.length)))
+        before, self.own = self.own, np.zeros((len(needed), self.width, self.capacity), bool)
+        self.own[:, :, : self.length] = before.swapaxes(1, 2)[kept].swapaxes(1, 2)
         return kept
 
     def moved(self, array, kept):
         """Return the tokens of a cache (B, H, n, K) at the indices `kept`, in a larger array."""
-        sentences, heads, _, size = array.shape
-        index = np.arange(sentences)[:, None, None], np.arange(heads)[:, None], kept[:, None]
-        larger = xp.empty((sentences, heads, self.capacity, size), dtype=array.dtype)
-        larger[:, :, : kept.shape[1]] = array[tuple(map(to_device, index))]
+        larger = xp.empty((*array.shape[:2], self.capacity, array.shape[3]), dtype=array.dtype)
+        larger[:, :, : self.length] = array.swapaxes(1, 2)[kept].swapaxes(1, 2)
         return larger
 
     def select(self, rows, width):
         """Keep these rows of the texts: `width` of each sentence."""
-        self.own = self.own[rows // self.width, rows % self.width]
-        self.own = self.own.reshape(len(rows) // width, width, self.capacity)
+        own = self.own.reshape(len(self.own) * self.width, self.capacity)[rows]
+        self.own = own.reshape(len(rows) // width, width, self.capacity)
         self.width = width
 
 
@@ -261,7 +267,8 @@ class FusedDecoder(decode.Scorer):
             self.source_caches.append(self.steps.in_heads(keys_and_values, config))
             nothing = self.steps.in_heads(keys_and_values[:, :0], config)
             self.caches.append([] if layer.own_output is None else nothing)
-        self.source_mask = self.steps.mask(mask[:, 0], memory.dtype)
+        mask = self.steps.mask(mask[:, 0], memory.dtype)
+        self.source_masks = [] if mask is None else [mask]
         self.output = decoding.vocabulary
         if decoding.shortlist:
             self.ids = decoding.shortlist(source)
@@ -269,17 +276,15 @@ class FusedDecoder(decode.Scorer):
 
     def __call__(self, texts):
         """Return the logits, as Scorer says."""
-        x = self.decoding.embedding[to_device(texts[:, -1])]
+        x = self.decoding.embedding[to_device(texts[:, -1])]  # (R, D)
         x *= math.sqrt(x.shape[1])
-        x = self.decoding.model.target_positions(Tensor(x[:, None]), texts.shape[1] - 1).data[
-            :, 0
-        ]  # (R, D)
-        own_mask, source_mask = None, self.source_mask
+        x += self.decoding.position(texts.shape[1] - 1)
+        own_mask = source_mask = None
         if any(self.caches):
             own_mask = self.steps.mask(self._with_newest(), x.dtype)
-        if source_mask is not None:
-            batch, _, length = source_mask.shape
-            source_mask = xp.broadcast_to(source_mask, (batch, self.layout.width, length))
+        for mask in self.source_masks:
+            batch, _, length = mask.shape
+            source_mask = xp.broadcast_to(mask, (batch, self.layout.width, length))
         for i, layer in enumerate(self.decoding.layers):
             x = self._layer(x, layer, i, own_mask, source_mask)
         if self.decoding.norm:
@@ -289,7 +294,7 @@ class FusedDecoder(decode.Scorer):
     def _with_newest(self):
         """Make space for the newest tokens, and return whose each token of the caches is."""
         if self.layout.length + self.layout.width > self.layout.capacity:
-            kept = self.layout.grow()
+            kept = tuple(map(to_device, self.layout.grow()))
             for cache in self.caches:  # one at a time, so that few are there twice
                 cache[:] = [self.layout.moved(array, kept) for array in cache]
         self.layout.add_newest()
@@ -320,12 +325,13 @@ class FusedDecoder(decode.Scorer):
     def select(self, rows, width=1):
         """Keep these rows of the texts, in this order."""
         sentences = rows[::width] // self.layout.width
-        if len(sentences) < len(self.layout.own):
-            kept = to_device(sentences)
-            for cache in (*self.caches, *self.source_caches):
-                cache[:] = [array[kept] for array in cache]
-            if self.source_mask is not None:
-                self.source_mask = self.source_mask[kept]
+        if (n := len(sentences)) < len(self.layout.own):
+            moved = np.flatnonzero(sentences != np.arange(n))  # to the places of those that ended
+            to, of = to_device(moved), to_device(sentences[moved])
+            for arrays in (*self.caches, *self.source_caches, self.source_masks):
+                for i, array in enumerate(arrays):
+                    array[to] = array[of]
+                    arrays[i] = array[:n]
             if self.ids is not None:
                 self.output.select(sentences)
         self.layout.select(rows, width)

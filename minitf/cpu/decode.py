@@ -17,7 +17,7 @@ from minitf.cpu.packed import in_panels, product
 from minitf.forms import form_of
 
 _CACHED = 1 << 16  # logits whose exponentials fit the processor's cache
-_HUGE = 60  # e^60 times the size of a vocabulary is a number of float32, and so is e^-60
+_HUGE = 60  # e^60 is a number of float32, and so is e^-60 over the size of a vocabulary
 
 form_of(decode.continuations, "cpu")(beams.continuations)
 
@@ -90,7 +90,7 @@ def _in_heads(x, config):
 
 def _mask(allowed, dtype):
     """Return the terms to add to the scores: 0 for what may be seen, else -infinity."""
-    return None if allowed.all() else np.where(allowed, 0, -np.inf).astype(dtype)
+    return None if allowed.all() else np.where(allowed, dtype.type(0), dtype.type(-np.inf))
 
 
 def _attend(x, cache, mask, write_at):
@@ -146,8 +146,10 @@ def logsumexp(logits):
     n_rows, ones = max(1, _CACHED // size), np.ones(size, dtype=logits.dtype)
     for start in range(0, len(logits), n_rows):
         rows = logits[start : start + n_rows]
-        greatest = rows.max(axis=-1)
-        shifts = np.where(abs(greatest) < _HUGE, 0, greatest)
-        terms = np.exp(rows - shifts[:, None] if shifts.any() else rows)
-        sums[start : start + n_rows] = np.log(np.vecdot(terms, ones)) + shifts
+        with np.errstate(over="ignore", divide="ignore"):
+            logs = np.log(np.vecdot(np.exp(rows), ones))
+        if not (abs(logs) < _HUGE).all():
+            shifts = np.where(abs(logs) < _HUGE, 0, rows.max(axis=-1))
+            logs = np.log(np.vecdot(np.exp(rows - shifts[:, None]), ones)) + shifts
+        sums[start : start + n_rows] = logs
     return sums

@@ -60,11 +60,9 @@ def product(x, panels, f):
     if not _CUT:
         return _of_whole(x, panels[0])
     # A single row would use another program of OpenBLAS, which takes longer than this one for two.
-    if n_rows == 1:
-        x = x.repeat(2, 0)
-    n = len(x)
-    y = np.empty((n, count * width), dtype=x.dtype)
-    out = y.reshape(n, count, width).swapaxes(0, 1)  # (F/64, N, 64)
+    x = x.repeat(2, 0) if n_rows == 1 else x
+    y = np.empty((n := len(x), count, width), dtype=x.dtype)
+    out = y.swapaxes(0, 1)  # (F/64, N, 64)
     # Of one product, a multiple of four: OpenBLAS computes four rows at a time, and takes as long
     # for those that are left over. To read a panel for many slices takes longer than its copy.
     most = max(4, _FEW // (d * width) // 4 * 4)
@@ -76,7 +74,7 @@ def product(x, panels, f):
         for start in range(0, n, few):
             start = min(start, n - 2)  # never a single row: the one before it is computed again
             np.matmul(x[start : start + few], panels, out=out[:, start : start + few])
-    return y[:n_rows, :f]
+    return y.reshape(n, -1)[:n_rows, :f]
 
 
 def _of_whole(x, matrix):

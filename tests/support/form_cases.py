@@ -772,7 +772,7 @@ TILES = {
         "cpu.threads": {"_MIN_ITEMS": 1},
         "cpu.decode": {"_CACHED": 80, "_HUGE": 1},
         "common.decoder": {"_GROW_BY": 2},
-        "common.beams": {"_BLOCK": 4},
+        "common.beams": {"_BLOCKS": 2},
         "cpu.packed": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True, "_LARGE": 1, "_SLICES": 2},
         "gpu.loss": {"CHUNK_ROWS": 10, "ROW_THREADS": 256},
         "gpu.functions": {"CACHED": 4 * B * T * D},  # the target is in the cache, the source not

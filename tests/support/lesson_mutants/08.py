@@ -16,8 +16,8 @@ MUTANTS = {
         "    sums = logsumexp(logits)\n    refuse_infinite",
     ),
     "greedy writes on after the end mark": (
-        "going = (tokens != end_id) & (lengths[rows] < limits[rows])",
-        "going = lengths[rows] < limits[rows]",
+        "done = (tokens == end_id) | (left <= 1)",
+        "done = left <= 1",
     ),
     "greedy adds up logits, not ln P": (
         "totals[rows] += chosen - sums",
@@ -37,29 +37,30 @@ MUTANTS = {
         "score = total",
     ),
     "an end mark that is not counted": (
-        "length = texts.shape[1] - 1  # without the start mark, with the end mark",
-        "length = texts.shape[1] - 2",
+        "length = texts.shape[1]  # without the start mark, with the new token",
+        "length = texts.shape[1] - 1",
     ),
     # The rules of beam search
     "a beam that keeps the worst": (
-        "if not end][: self.beam]",
-        "if not end][-self.beam :]",
+        'kept = ends.argsort(axis=1, kind="stable")[:, : self.beam]',
+        'kept = (~ends).argsort(axis=1, kind="stable")[:, -self.beam :]',
     ),
     "an end mark that counts at any place": (
-        "for place in range(self.beam):",
-        "for place in range(len(ends)):",
+        "in zip(*ends[:, : self.beam].nonzero(), strict=True):",
+        "in zip(*ends.nonzero(), strict=True):",
     ),
     "a search that stops as soon as k texts are finished": (
-        "self.done = bound <= scores[self.n_best - 1]",
-        "self.done = True",
+        "done[i] = bound <= self.hypotheses[rows[i]][self.n_best - 1].score",
+        "done[i] = True",
     ),
     "a bound with the penalty of the present length": (
-        "bound = highest / self.penalty(self.limit)",
-        "bound = highest / self.penalty(length)",
+        "bound = highest[i] / self.penalty(self.limits[rows[i]])",
+        "bound = highest[i] / self.penalty(length)",
     ),
     "texts that were cut off come first": (
-        "for hypotheses in (self.finished, self.cut):",
-        "for hypotheses in (self.cut, self.finished):",
+        "                self._add(rows[i], ids, totals[i, place], length)\n",
+        "                cut = Hypothesis(ids, float(totals[i, place]), 0.0)\n"
+        "                self.hypotheses[rows[i]].insert(0, cut)\n",
     ),
     "n best texts in the order of ln P": (
         "key=lambda hypothesis: -hypothesis.score)",
