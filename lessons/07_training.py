@@ -5,8 +5,8 @@ A new model reads "2 7 1 8 2 8", and is to write it backwards. After twenty smal
 changes of its numbers it writes nothing at all, after a hundred "2 8 8 2 8", and after
 two hundred "8 2 8 1 7 2". Nobody tells it the rule. This lesson trains that model
 first, in seconds, and then opens the steps one by one: the loss, Adam, and the learning
-rate (section 5.3, section 5.4). At the end it asks why the first changes must be small:
-models that began with large ones learned how frequent each digit is, and nothing more.
+rate (section 5.3, section 5.4). At the end it watches what large first changes do to a
+model: those that began so learned how frequent each digit is, and nothing more.
 
 You need lessons 01 to 06.
 """
@@ -240,9 +240,10 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 # ## When is a model sure enough?
 # The loss $-\ln p_y$ has no goal. However sure the model is of the true word, raising
 # its logit lowers the loss a bit more, without end. So a model that knows its training
-# sentences by heart makes its logits larger and larger. *Label smoothing* (section 5.4)
-# gives it a goal that can be reached. The paper finds that this "improves accuracy and
-# BLEU", a score of translations.
+# sentences by heart makes its logits larger and larger. Why is that bad? With such
+# logits it is as sure of a new sentence, also where it is wrong. *Label smoothing*
+# (section 5.4) gives it a goal that can be reached. The paper finds that this "improves
+# accuracy and BLEU", a score of translations.
 #
 # **State.** $q$ is no longer 1 and 0. The true word gets $1 - \epsilon$, and the others
 # share $\epsilon$, the paper's $\epsilon_{ls} = 0.1$. With $V$ words in the vocabulary:
@@ -361,7 +362,8 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # *What to see: this is the training of the first section, with what the model wrote
 # after 20, 50, 100 and 200 updates. The smoothed loss ends a little above the grey
-# line, its goal, the other near 0.*
+# line, its goal, the other near 0. The late bump on each curve: the rate is still high,
+# a few updates spoil something, and the next ones repair it.*
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
 # entropy of $q$, not with 0**. This goal depends on the vocabulary: with the paper's
@@ -474,7 +476,8 @@ same("the program gives the table", on_paper, table, rtol=0.01)
 # called *momentum*.
 #
 # So a move of Adam is **the rate times a measure of how much the gradients agree**,
-# mostly between -1 and 1.
+# mostly between -1 and 1. Lesson 01 said that a model has one step size for everything.
+# Adam has one for each *number*, but none for each query: all queries share a matrix.
 #
 # Does it matter that small gradients get full moves? We compare two rules that differ
 # in one thing: with and without the division by $\sqrt{v}$. Both have the momentum $m$.
@@ -723,7 +726,7 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_seeds, levels)
 # token of 64 rows (a *position*; padding does not count). How far are they from the
 # mean of them all, as a share of their length? It is 1 if the mean is 0, so that they
 # share no part, and 0 if all are the same: then nothing of the rows can be read. Lesson
-# 04 averaged spreads; averaging their squares, as here, gives nearly the same numbers.
+# 04 averaged the columns' spreads, here their squares are: nearly the same numbers.
 
 
 # %%
@@ -834,18 +837,30 @@ claim(
 #
 # First, how much do positions share before the update? After a norm a vector has the
 # size 1 (the root of the mean of its squares). With seed 1 its difference from the mean
-# is 0.55 of that. So the mean, the part common to all positions, has 0.84: the squares,
-# 0.30 and 0.70, add up to 1.
+# is 0.55 of that. The differences of all positions average to 0, so their products with
+# the mean do, too, and the squares add up: 0.30 and 0.70 is 1. So the mean, the part
+# common to all positions, has 0.84, the root of 0.70.
 #
-# Then why do the moves work together? The gradient of a weight is its input times the
-# gradient of its output, added up over the positions. At every position the loss of a
-# new model asks for the same change, more of the frequent tokens; and the inputs have a
-# large common part. So, in our reading, the common part decides the sign of the sum,
-# and Adam moves the weight by the full rate, 0.008. An output is a sum of 32 inputs,
-# here of size about 1: the shifts add up to at most $32 · 0.008 = 0.256$, the same at
-# every position. Unrelated signs would give about $\sqrt{32} · 0.008 = 0.045$. Measured
-# at the values of the first layer, all positions together shift by 0.14, 0.12 and 0.15
-# with the three seeds; with random signs by 0.03 or 0.04.
+# Then why do the moves work together? Take the weight $W_{ij}$ from input $i$ to output
+# $j$. Its gradient is $x_i g_j$, added up over the positions, where $g$ is the gradient
+# of the output. If all positions agree, Adam moves it by the full rate, 0.008, against
+# the sign of $x_i g_j$. So output $j$ shifts by
+#
+# $$\sum_i x_i \cdot (-0.008 \, \text{sign}(x_i g_j))
+# = -0.008 \, \text{sign}(g_j) \sum_i |x_i|$$
+#
+# **Each input meets a move of its own sign, so all terms have one sign, and none
+# cancel.** With 32 inputs of size 1 the shift is up to $32 · 0.008 = 0.256$. Unrelated
+# signs would give about $\sqrt{32} · 0.008 = 0.045$.
+#
+# Do the positions agree? At the decoder's output each asks a new model for the same
+# change, more of the frequent tokens. On the way back that wish passes the same
+# matrices at every position, and attention hands each position of the source a mixture
+# of what many ask. So a good part of it is still common when it comes to the encoder's
+# first values, and so is a part of the inputs. By far not all agree: of the positions,
+# about three in five have the sign of the sum. So the shift is less than it could be.
+# Measured at these values, all positions together shift by 0.14, 0.12 and 0.15 with the
+# three seeds; with random signs by 0.03 or 0.04.
 
 # %%
 print(f"the two squares: {0.55**2:.2f} and {1 - 0.55**2:.2f}; ", end="")
@@ -893,8 +908,9 @@ for shift, same_way in ((0.256, True), (0.256, False), (0.045, False)):
 # %% [markdown]
 # It is rough: it begins with the 0.55 of the output, takes the largest shift for all,
 # and does as if nothing but the shifts happened in the layers. But **it tells the
-# harmful update from the harmless one**: 0.04 to 0.38 is left, against 0.54. Measured
-# were 0.26 after the update and 0.50 with random signs. [The collapse at a high first
+# harmful update from the harmless one**. Of the first, twelve norms leave 0.04 (the
+# same way) to 0.38 (right angle); measured was 0.26. Of the one with random signs, the
+# last line, they leave 0.54; measured was 0.50. [The collapse at a high first
 # rate](collapse.py) tests this reading.
 
 # %%
@@ -902,10 +918,13 @@ later = kept("shared_gradient")  # one number for each 50 updates
 print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:.2f}")
 
 # %% [markdown]
-# Why does a warm-up help, then? It makes a peak rate of 0.006 usable, where 0.002 was
-# the best without one, and so ends at a loss of 0.64, not 0.84. And it avoids the
-# collapse. But we cannot say that the collapse spoils the rest: after 600 updates the
-# positions of seed 1 are apart again, at 0.67, and still the loss is 2.42.
+# Why does a warm-up help, then? In the first training of this lesson a typical move had
+# fallen to 0.15 of the rate by update 100, the end of its warm-up, as the gradients no
+# longer agreed ("Is Adam better than descent on the digits, and how small do its moves
+# become?"). So after a warm-up the full rate no longer means that all numbers move
+# together. That is a reading, and of a smaller model. And whether it is the collapse
+# that spoils a training without one, we cannot say: after 600 updates the positions of
+# seed 1 are apart again, at 0.67, and still the loss is 2.42.
 
 # %% [markdown]
 # ## What did we learn?
@@ -1050,9 +1069,6 @@ claim(
 # thirds of that, 0.15, as for all normally distributed numbers. In the training at the
 # beginning of the lesson the moves come down to 0.18 by update 50, and to 0.15 by
 # update 100.
-#
-# They become small in a second case, too: when the gradients shrink, for $v$ still
-# holds the older, larger ones.
 
 
 # %%
@@ -1168,8 +1184,7 @@ draw(figures.bleu, "07_bleu.png", judged_after, perplexities, bleus)
 #
 # So the paper's sentence (section 5.4) holds here too, on a small scale. Single runs
 # spread widely, and the gain depends on where one stops: read its sign, not its size.
-
-# %% [markdown]
+#
 # *Why perplexity gets worse* is certain for a model that is nearly always right:
 # smoothing gives probability away. A model that learned its goal perfectly gives each
 # true word 0.9. Even if it is right everywhere, its perplexity is 1 / 0.9 = 1.11 and

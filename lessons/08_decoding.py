@@ -184,13 +184,16 @@ for word in first.ids + [END]:
     print(f"    {name:9s} P {p[word]:.3f}   then {name_of_second:11s}", end=" ")
     print(f"P {p[second]:.3f}   90% of P on {needed} tokens")
     so_far.append(word)
+old = np.exp(next_ln_p(exact, read[4], first.ids[:8]))[first.ids[4]]
+print(f"    after Garten, alte has P {old:.4f}")
 
 # %% [markdown]
 # One line for each token, the last of them the end mark, and beside it the second best.
 # The model is most in doubt at "zeichnen" (to draw): it has $P = 0.399$, the best of
 # the others 0.049, and 90% of $P$ is spread over 137 tokens. And of the source, "On
 # Monday the old doctor can draw old dogs in the garden.", the "old dogs" are lost: no
-# token says "alte Hunde".
+# token says "alte Hunde". After "Garten" the model gives "alte" a $P$ of only 0.0006.
+# Can a better search bring the dogs back? We shall see.
 #
 # **Equate.** The library's `greedy` writes many sentences side by side, so their ids
 # are rows of one array, filled up with padding.
@@ -283,8 +286,8 @@ claim("a beam of 2 finds the best text", best_of_two == "Schlaf gut", best_of_tw
 # part comes last. A beam of 2 finds it.
 #
 # A real text ends with the end mark: then it is *finished*, and leaves the beam. So we
-# look at four candidates a step, two more than the beam keeps: some of them may end.
-# Those kept or finished are:
+# look at four candidates a step, two more than the beam keeps: some of them may end
+# (rule 3 below). Those kept or finished are:
 
 
 # %%
@@ -375,14 +378,17 @@ draw(figures.search, "08_tree.png", call, call_tree, tokens)
 # $$\text{score}(Y) = \ln P(Y|X) / lp(Y), \quad
 # lp(Y) = \left(\frac{5 + |Y|}{6}\right)^\alpha$$
 #
-# $|Y|$ counts the tokens, *and the end mark*; a text of one token has $lp = 1$. Without
-# the 5 and the 6, the divisor of two tokens would be twice that of one. With them, and
-# $\alpha = 1$, it is 7/6 of it: short texts are not helped too much. $\ln P$ is
-# negative, so a larger divisor brings a score nearer to 0: better.
+# $|Y|$ counts the tokens, *and the end mark*. $\ln P$ is negative, so a larger divisor
+# brings a score nearer to 0: better. The 5 and the 6 let it grow gently ($\alpha = 1$):
+#
+# | tokens | 1 | 2 | 10 |
+# |---|---|---|---|
+# | $lp$ | 1 | 1.17 | 2.5 |
+# | without the 5 and the 6 | 1 | 2 | 10 |
 #
 # With $\alpha = 0$ every text has $lp = 1$, and the score is $\ln P$. With $\alpha = 1$
 # long texts are ranked nearly by the mean $\ln P$ of a token. The paper has
-# $\alpha = 0.6$. For the coffee and $\alpha = 1$:
+# $\alpha = 0.6$, chosen on the development set. For the coffee and $\alpha = 1$:
 #
 #     Ja        ln 0.312 = -1.1648     |Y| = 2     lp = 7/6     score -0.9984
 #     Ja gern   ln 0.288 = -1.2448     |Y| = 3     lp = 8/6     score -0.9336
@@ -397,6 +403,7 @@ COFFEE = {
 }
 print("   ", texts_and_p(COFFEE))
 show(length_penalty)
+print("    alpha 1:", [round(length_penalty(n, 1), 2) for n in (1, 2, 10)])
 same(
     "the penalties of 1, 7 and 13 tokens",
     [length_penalty(n) for n in (1, 7, 13)],
@@ -410,27 +417,23 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # ## When does a text end, and when the search?
 # **Rule 3: look at $2 k$ candidates.** With $k = 2$, step 2 of the coffee has
 #
-#     Ja (end) 0.312   Nein (end) 0.3   Ja gern 0.288   Nein danke 0.1
-#
-# The best two both end. Had we looked at two candidates only, no beginning would be
-# left. But each beginning can end in one way only, with the end mark. So of the best
-# $2 k$ candidates at most $k$ end, and at least $k$ can go on.
-#
-# **Rule 4: an end mark counts only among the best $k$.** An end is always a candidate,
-# mostly with a low rank. Counted at any rank, the empty text would be finished in step
-# 1 for every sentence, and it might win. Let a model begin with "Gute" (0.6) or end at
-# once (0.4). Greedy decoding writes "Gute", then "Nacht" (0.6), with
-# $P = 0.6 · 0.6 = 0.36$. A beam of 1 should do the same, although the empty text, with
-# 0.4, is more probable. So with $k = 1$ an end of rank 2 is dropped.
-#
-# In step 2 of the coffee, with $k = 2$, the rule drops nothing:
-#
 # | candidate | P | rank | what becomes of it |
 # |---|---|---|---|
 # | Ja (end) | 0.312 | 1 | finished |
 # | Nein (end) | 0.3 | 2 | finished |
 # | Ja gern | 0.288 | 3 | kept: the ends above it have left the beam |
 # | Nein danke | 0.1 | 4 | kept |
+#
+# The best two both end. Had we looked at two candidates only, no beginning would be
+# left. But each beginning can end in one way only, with the end mark. So of the best
+# $2 k$ candidates at most $k$ end, and at least $k$ can go on.
+#
+# **Rule 4: an end mark counts only among the best $k$.** The other $k$ candidates are
+# there to fill the beam up. An end among them was not good enough for the beam; counted
+# all the same, it would be one more chance for a short text. Let a model begin with
+# "Gute" (0.6) or end at once (0.4). Greedy decoding writes "Gute", then "Nacht" (0.6),
+# with $P = 0.6 · 0.6 = 0.36$. A beam of 1 looks at both candidates, and should do the
+# same, although the empty text is more probable. So an end of rank 2 is dropped.
 #
 # **Rule 5: stop when $k$ texts are finished and none of the others can win.** What is
 # the best that can happen to an unfinished text? All its further tokens have $P = 1$,
@@ -445,9 +448,9 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 #
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
-# and the next step finds "Ja gern". The bound is generous: to stop here, $\ln P$ would
-# have to fall below $-0.9984 \cdot 56/6 = -9.3$. So no winner is lost, but a search
-# often goes on for a step or two after it has found its winner.
+# and the next step finds "Ja gern". The bound is generous: to stop here, the $\ln P$ of
+# "Ja gern" would have to be below $-0.9984 \cdot 56/6 = -9.3$. So no winner is lost, but
+# a search often goes on for a step or two after it has found its winner.
 #
 # **Derive.** All five rules in one program, for the one best text of a sentence. A text
 # is a row of ids and its $\ln P$.
@@ -512,13 +515,17 @@ same(
 # "die" occurs three times in the translation, and twice in the reference. So it counts
 # only twice: the count is *clipped*. Otherwise "die die die die" would have $p_1 = 1$:
 # each of its words is in the reference. Single words ask whether the right words are
-# there; pairs, threes and fours ask whether they are in the right order. The product of
-# the four shares is 2/6; its fourth root, which brings a product of four back to the
-# size of one, is 0.7598: the translation gets a BLEU of 75.98, of 100.
+# there; pairs, threes and fours ask whether they are in the right order.
+#
+# Multiply the shares, for one kind must not replace another: the right words in a
+# random order have $p_1 = 1$ and $p_4$ near 0. The mean of the four would still be
+# fair; their product is near 0. Here it is 2/6; its fourth root, which brings a product
+# of four back to the size of one, is 0.7598: a BLEU of 75.98, of 100.
 #
 # A second translation is "die alte Frau liest die". All its n-grams are in the
-# reference, each share is 1, yet a word is missing. Therefore BLEU has a *brevity
-# penalty*: with $c = 5$ tokens in the translation and $r = 6$ in the reference it is
+# reference, each share is 1, yet a word is missing. Whoever wrote only the few words
+# that are sure would always get that. Therefore BLEU has a *brevity penalty*: with
+# $c = 5$ tokens in the translation and $r = 6$ in the reference it is
 # $e^{1 - 6/5} = e^{-0.2}$. That is 0.8187: BLEU 81.87. Why this shape? It is 1 at
 # $c = r$, a text that is 1% too short loses about 1%, and one of half the length keeps
 # only $e^{-1} = 0.37$, where $c/r$ would leave 0.50.
@@ -781,6 +788,8 @@ for beam in (1, 2, 4, 8):
     )
 still_wrong = int(wrong_at[8][missed_by_greedy].sum())
 newly_wrong = int((wrong_at[8] & ~wrong_at[1]).sum())
+print(f"    old dogs: the reference {reference_scores[4]:.2f}", end=", ")
+print(f"a beam of 4 {score_of(by_width[4][4]):.2f}")
 print(
     f"    wrong with greedy {wrong_at[1].sum()}, with a beam of 8 {wrong_at[8].sum()};",
     f"of greedy's {search_errors[1]} search errors\n",
@@ -809,7 +818,8 @@ claim(
 # and only 6 of these sentences become right. In the other 8 a better search found
 # another wrong text, which the model likes even more. And 4 sentences that greedy had
 # right, by looking no further, are wrong now. So no BLEU is gained on these 300; on all
-# 1,000 it was 0.60.
+# 1,000 it was 0.60. And the old dogs? The model scores the sentence with them -5.23, and
+# the one without -1.31: no search brings them back.
 #
 # The wider the beam, the shorter the texts: 2,725 tokens with greedy, 2,646 with a beam
 # of 4, 2,632 with a beam of 8. A short text has fewer factors below 1, and a wide beam
@@ -918,6 +928,9 @@ same(
 # - 2 of source attention: query and output, as keys and values come from the source;
 # - 8 of the network: its two matrices are $d$ by $4 d$ and $4 d$ by $d$ (lesson 06).
 #
+# Attention adds $2 d (t + S)$: a query meets a key, and a weight its value, $d$ numbers
+# each, at each of $t$ positions of the text and $S$ of the source.
+#
 # Without a cache, all $t$ positions are computed at step $t$. With it, one is.
 
 
@@ -929,11 +942,9 @@ S = 37
 def per_step(t, cache):
     """Return the multiplications of step t in one decoder layer."""
     positions = 1 if cache else t  # that are computed at this step
-    # query, key, value, output; query, output of the source; feed-forward: 4 + 2 + 8
     linear = positions * 14 * d**2
     if t == 1 or not cache:
         linear += 2 * S * d**2  # keys and values of the source
-    # q . k, and the share of the value, with each position of text and source
     attention = positions * 2 * d * (t + S)
     return linear + attention
 
@@ -1296,18 +1307,6 @@ all_at_once = exact.decode(np.array([whole_text]), memory, mask)
 same("a token at a time, with the cache = all at once", np.hstack(steps), all_at_once)
 
 # %% [markdown]
-# At step $t$ a decoder layer multiplies:
-#
-# | part | without a cache | with the cache |
-# |---|---|---|
-# | linear maps, target | $t (4 + 2 + 8) d^2$ | $(4 + 2 + 8) d^2$ |
-# | linear maps, source | $2 S d^2$ (keys, values) | at the first step only |
-# | self-attention | $2 d t^2$ | $2 d t$ |
-# | attention to the source | $2 d t S$ | $2 d S$ |
-#
-# So the linear maps fall from $t$ positions to one. The cost of self-attention grew
-# with the square of $t$ without a cache. With it, it still grows with $t$.
-#
 # What does the cache cost? Memory: a key and a value of $d_{model}$ numbers for each
 # position in each of the $N$ layers: $2 N d_{model}$ numbers per position, of the text
 # and of the source.
@@ -1348,8 +1347,7 @@ print(f"    all linear maps of one token: {6 * 14 * d**2 / 1e6:.1f} million")
 # Which row of the weights should show it? Row $t$ of the decoder reads token $t - 1$
 # (row 1 reads the start mark) and *writes* token $t$: that is the shift of the
 # decoder's input in lesson 06. So the row to look at is the one that writes "gelesen".
-# The next row reads "gelesen", and is busy with the word after it. A common mistake is
-# to draw the map off by one row.
+# The next row reads "gelesen", and is busy with the word after it.
 #
 # We take the fully trained model, 18 sentences, and the mean over the heads of the last
 # layer.

@@ -12,8 +12,8 @@ all, `python -m minitf train`. At the end you type it for a toy text, and in a m
 two its translations reach 93.9 BLEU there. Nobody has run the full training with this
 library yet.
 
-One question returns, for GPUs, for losses and for scores: *divided by what?* Divide by
-the wrong thing, and the number misleads.
+One question returns, for GPUs, losses and scores: *divided by what?* If a text is cut
+into 10% more tokens, a loss of 1.59 a token becomes 1.45, and no model is better.
 
 You need lessons 01 to 08.
 """
@@ -370,9 +370,9 @@ print(f"an average source has {average_length:.0f} tokens")
 # %% [markdown]
 # **Use.** What does sorting save? We fill batches with 16,000 pairs as they come, with
 # the same pairs sorted, and with all 4.5 million sorted. These we leave to the
-# library's `plan_batches`, which is faster and has one trick more. From one target
-# length to the next the sources rise from short to long, then fall from long to short,
-# as one mows a lawn. So no batch holds the jump from the longest to the shortest.
+# library's `plan_batches`, which is faster and has one trick more. Within one target
+# length the sources rise from short to long, within the next they fall. So no batch
+# holds a jump from the longest source to the shortest.
 
 # %%
 few = range(16_000)
@@ -458,8 +458,9 @@ claim("operations of an update", abs(operations - 9.5e12) < 1e11, f"{operations:
 
 # %% [markdown]
 # So an update has $6 \cdot 63 \cdot 10^6 \cdot 25000$ = 9.5e12 operations. It took
-# about 0.4 seconds on 8 GPUs, NVIDIA's P100. So one GPU did 9.5e12 / (0.4 · 8) = 3.0e12
-# in a second. At its peak, 9.5 TFLOPS, a P100 does 9.5e12: 3.0 / 9.5 is 31% of it.
+# about 0.4 seconds on 8 GPUs, NVIDIA's P100 (section 5.2). So one GPU did 9.5e12 /
+# (0.4 · 8) = 3.0e12 in a second. At its peak, 9.5 TFLOPS, a P100 does 9.5e12: 3.0 / 9.5
+# is 31% of it.
 
 # %%
 speed = operations / 0.4 / 8  # of a P100, in operations a second
@@ -469,7 +470,8 @@ claim("share of a P100's peak, 9.5 TFLOPS", share_of_peak < 40, f"{share_of_peak
 print(f"all updates: {100_000 * operations:.1e} operations")
 # Both measured, see examples/benchmarks/README.md. The core is rounded.
 of_core = 1e11
-# An H100 needs 0.074 seconds for an update with 512 pairs of 48 tokens (in tf32).
+# An H100 needs 0.074 seconds for an update with 512 pairs of 48 tokens, in tf32: its
+# matrix products round the factors to 10 bits after the point, and are faster.
 of_h100 = 6 * P * 512 * 48 / 0.074
 for name, a_second in {
     "8 P100": 8 * speed,
@@ -573,31 +575,42 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 n_gpus = np.array([1, 2, 4, 8, 16, 32, 64, 128])
 bytes_sent = 2 * (n_gpus - 1) * 4 * P / n_gpus
 print(f"a gradient with 4 bytes each: {4 * P / 1e6:.0f} MB")
-computing = 1000 * operations / speed  # milliseconds, of one GPU alone
-sending = 1000 * bytes_sent[3] / 1.25e9
-of_eight = computing / 8 + sending
-print(f"one GPU alone computes for {computing:,.0f} ms")
-print(f"{bytes_sent[3] / 1e6:.0f} MB / {1250:,} MB = {sending / 1000:.3f}", end="; ")
-print(f"{computing / 8:.0f} ms and {sending:.0f} ms: {of_eight:.0f} ms")
-print(f"{computing:,.0f} / {of_eight:.0f} = {computing / of_eight:.1f}")
-print(f"in {sending:.0f} ms one computes {sending / computing * 25_000:,.0f} tokens")
-print(f"25,000 / 8 = {25_000 / 8:,.0f}")
+computing = 1000 * operations / speed / n_gpus  # milliseconds
+sending = 1000 * bytes_sent / 1.25e9
+together = computing + sending
+print(f"{bytes_sent[3] / 1e6:.0f} MB / {1250:,} MB = {sending[3] / 1000:.3f}")
+print("GPUs  compute    send  together, ms  times as fast")
+for i in range(6):
+    row = f"{n_gpus[i]:4d}  {computing[i]:7,.0f} {sending[i]:7,.0f} {together[i]:9,.0f}"
+    print(f"{row} {together[0] / together[i]:14.1f}")
+print(f"t* = {4 / 3 * speed / 1.25e9:,.0f} tokens; 25,000 / 8 = {25_000 / 8:,.0f}")
 
 # %% [markdown]
 # Each of eight GPUs computes for 400 milliseconds, as above, so one alone would compute
 # for 8 · 400 = 3,200. And each sends for 353: together 753. So eight GPUs are 3,200 /
-# 753 = 4.2 times as fast as one.
+# 753 = 4.2 times as fast as one. In the same way:
 #
-# Here sending begins when computing ends. Real programs send the first gradients while
-# they compute the next; then only the longer of the two counts, at best.
+# | GPUs | 1 | 2 | 4 | 8 | 16 | 32 |
+# |---|---|---|---|---|---|---|
+# | compute, ms | 3,200 | 1,600 | 800 | 400 | 200 | 100 |
+# | send, ms | 0 | 202 | 303 | 353 | 378 | 391 |
+# | together, ms | 3,200 | 1,802 | 1,103 | 753 | 578 | 491 |
+# | times as fast | 1 | 1.8 | 2.9 | 4.2 | 5.5 | 6.5 |
 #
-# More GPUs shorten the computing, but not the sending. In 353 milliseconds a GPU
-# computes 2,758 tokens. Each of eight has 25,000 / 8 = 3,125, and so computes a little
-# longer than it sends. Each of sixteen would have half of them, and send longer than it
-# computes. So twice as many are nearly twice as fast only **as long as each still has
-# many more tokens than that** ("How do GPUs add their gradients, and how many help?").
-# The size of the model does not matter: twice as many weights double the computing and
-# the sending.
+# **Twice as many GPUs halve the computing, and sending even grows a little.** (Here it
+# begins when computing ends. Real programs send the first gradients while they compute
+# the next; then only the longer of the two counts, at best.)
+#
+# So when do more GPUs help? Let a GPU do $F$ operations and send $B$ bytes a second. It
+# computes $t$ tokens in $6 P t / F$ seconds. With many GPUs it sends nearly two
+# gradients, $8 P$ bytes, in $8 P / B$. The two are equal for
+#
+# $$t^* = \frac{8 P / B}{6 P / F} = \frac{4}{3} \cdot \frac{F}{B}$$
+#
+# tokens, here 3,152. $P$ is gone: the size of the model does not matter. Twice as many
+# GPUs are nearly twice as fast **as long as each still has many more tokens than
+# $t^*$** ("How do GPUs add their gradients, and how many help?"). Each of the eight has
+# 25,000 / 8 = 3,125, about as many as $t^*$.
 #
 # Now the run ends. Which of its models do we keep?
 
@@ -836,7 +849,9 @@ print(bleu(ours, reference).signature)
 # has 12 tokens, so 11 pairs, 10 threes and 9 fours. Spoiled are the pairs "am
 # U-Bahn-Steig", "U-Bahn-Steig auf", "den bus" and "bus .": 11 - 4 = 7 are right. Of the
 # threes, 3 have "U-Bahn-Steig" and 2 have "bus": 10 - 5 = 5. Of the fours it is 4 and
-# 2, but "U-Bahn-Steig auf den bus" is in both counts: 9 - 5 = 4.
+# 2, but "U-Bahn-Steig auf den bus" is in both counts: 9 - 5 = 4. By the paper's script
+# the sentence has 4 tokens more, all of them right, and as many are spoiled of each
+# kind: 16 - 2, 15 - 4, 14 - 5 and 13 - 5 are right.
 #
 # | rules | tokens | pairs | threes | fours | BLEU |
 # |---|---|---|---|---|---|
@@ -882,7 +897,8 @@ print(f"cut at hyphens:  {cut_at_hyphens**0.25:.3f}")
 #     python -m minitf train --corpus wmt14-en-de --preset base \
 #         --vocabulary-size 37000 --batch-tokens 25000 --valid-every 1500 --patience 0
 #
-# This one trains a small model on the toy text, in a minute or two:
+# This one trains a small model on the toy text, in a minute or two; `--quick` means
+# 500 pieces, no dropout, and a smoothing of 0.05:
 #
 #     python -m minitf train --quick --steps 2600 --valid-every 1300 --save-every 50
 #
@@ -927,12 +943,12 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 # | validation perplexity | 1.13 | about 4.9 | near 1, but BLEU near 0 |
 # | test BLEU | 93.9 | about 26.7 (27.3 by the paper's script) | |
 #
-# - *Step 1.* A new model guesses: $\ln V$. Its logits have the variance 1, which makes
-#   the sum of their powers $e^{1/2}$ times as large, hence the 1/2. A loss
-#   far from that tells of wrong initial weights.
+# - *Step 1.* A new model guesses: $\ln V$. Hence the 1/2: its logits $x$ have the
+#   variance 1, so the mean of $e^x$ is $e^{1/2} = 1.65$ (lesson 05), because
+#   $e^x e^{-x^2/2} = e^{1/2} e^{-(x-1)^2/2}$ is the bell of $x$, moved, times $e^{1/2}$.
+#   A loss far from that tells of wrong initial weights.
 # - *Later.* A smoothed loss stays above the entropy of $q$ (lesson 07): 0.51 for 500
-#   pieces, smoothed by 0.05 as `--quick` does, and 1.38 for 37,000, smoothed by 0.1.
-#   Below that, there is no smoothing.
+#   pieces and 0.05, 1.38 for 37,000 and 0.1. Below that, there is no smoothing.
 # - *Validation.* A perplexity near 1 with a BLEU near 0 tells that the future leaks in
 #   (lesson 06). 4.92 is the paper's perplexity on newstest2013 (Table 3), counted
 #   in its own pieces ("Which command trains the paper's model, on one machine
@@ -946,7 +962,8 @@ for n_pieces, smoothing in ((500, 0.05), (37_000, 0.1)):
     first = np.log(n_pieces) + 0.5
     floor = least_loss(smoothing, n_pieces)
     print(f"{n_pieces:6,} pieces: the first loss {first:.1f}, none below {floor:.2f}")
-print(f"ln 4.92 = {np.log(4.92):.2f}; in 10% more tokens {np.log(4.92) / 1.1:.2f}")
+print(f"ln 4.92 = {np.log(4.92):.2f}; in 10% more tokens {np.log(4.92) / 1.1:.2f};")
+print(f"e^(1/2) = {np.exp(0.5):.2f}")
 
 # %% [markdown]
 # ## What did we learn?
@@ -1007,19 +1024,13 @@ claim("their unknown tokens", n_unknown == 0, n_unknown)
 claim("½ stays, ﬁ becomes fi:", back[3] == "½ fi Ω", back[3])
 claim("lines that come back normalised, of 5:", n_normalised == 5, n_normalised)
 
-# %% [markdown]
-# And a character that the text never had? It is spelled in its bytes, in which a
-# computer stores any text. There are 256 different bytes: that is what the 256 pieces
-# are for. So anything at all can be written, even the sign ½.
-
-# %%
+# The text never had a ½, so it is spelled in its bytes:
 print("½ ->", " ".join(subwords.pieces(subwords.encode(["½"])[0])))
 
 # %% [markdown]
 # ### Does the library plan batches as we do?
-# With the trick: sources rise within one target length, and fall within the next. With
-# only 16,000 pairs it does not help: a batch holds several target lengths, and so long
-# and short sources anyway.
+# With the trick, as one mows a lawn. With only 16,000 pairs it does not help: a batch
+# holds several target lengths, and so long and short sources anyway.
 
 
 # %%
@@ -1033,9 +1044,8 @@ def as_a_lawn(i):  # odd target lengths: sources rise; even ones: they fall
 def sizes_of(batches):
     found = []
     for rows in batches:
-        found.append(
-            (len(rows), source_lengths[rows].sum(), target_lengths[rows].sum())
-        )
+        tokens = (source_lengths[rows].sum(), target_lengths[rows].sum())
+        found.append((len(rows), *tokens))
     return sorted(found)
 
 
@@ -1084,11 +1094,9 @@ claim("checkpoints averaged, and beam", last_and_beam == (5, 4), last_and_beam)
 # scores that others found.
 #
 # Why should its perplexity be only *about* 4.92? The plain loss, 1.59, is *divided by
-# what?* By the paper's pieces, and ours are cut by other merges: with the same total
-# loss in 10% more tokens, 1.59 would become 1.45, although no model had become better.
-# What may be compared is the total loss, or that divided by the words of the text.
-
-# %% [markdown]
+# what?* By the paper's pieces, and ours are cut by other merges: in 10% more of them it
+# would be 1.45. Compare the total loss, or that divided by the words of the text.
+#
 # With several machines, or several batches in an update, the library splits an update
 # at three levels, by one rule: divide once, then add.
 #
@@ -1246,27 +1254,16 @@ same("the ring of four = the gradient of the batch", everyone[0], on_one_gpu)
 claim("the four sums differ by", largest_difference == 0, largest_difference)
 
 # %% [markdown]
-# *How many GPUs help?* Measure sending in the same unit as computing, in tokens. Over a
-# link of 1.25 GB a second, sending $8P$ bytes takes as long as computing 3,152 tokens;
-# call this number $t^*$. With 8 GPUs each computes 25,000 / 8 = 3,125 tokens, and sends
-# 7/8 of $8P$ bytes, worth 2,758 more: together 5,883. One GPU alone computes 25,000,
-# and 25,000 / 5,883 = 4.2.
-#
+# *How many GPUs help?* Measure sending in the same unit as computing, in tokens: to
+# send $8P$ bytes takes as long as to compute $t^*$.
 # With $n$ GPUs, each sends $2 (n - 1)$ slices of $4P/n$ bytes, which is
 # $(1 - 1/n) \, 8P$: **less than $8P$, however many GPUs there are.** So in tokens an
 # update takes
 #
 # $$\frac{25000}{n} + \left(1 - \frac{1}{n}\right) t^*$$
 #
-# Where does $t^*$ come from? Let a GPU do $F$ operations and send $B$ bytes a second.
-# It computes $t$ tokens in $6 P t / F$ seconds, and sends $8 P$ bytes in $8 P / B$. The
-# two are equal for
-#
-# $$t^* = \frac{8 P / B}{6 P / F} = \frac{4}{3} \cdot \frac{F}{B}$$
-#
-# tokens: $P$ is gone. As long as each GPU still has many more tokens than $t^*$, twice
-# as many GPUs are nearly twice as fast. **With fewer than $(1 - 1/n) t^*$ tokens each,
-# they send for longer than they compute.**
+# **With fewer than $(1 - 1/n) t^*$ tokens each, they send for longer than they
+# compute.**
 #
 # The paper does not name its links. So take three that one can buy.
 
@@ -1277,9 +1274,6 @@ links = {
     "0.125 GB/s, a slow network": 0.125e9,
 }
 limits = {name: 4 / 3 * speed / a_second for name, a_second in links.items()}
-in_tokens = 7 / 8 * limits["1.25 GB/s, a network"]
-print(f"8 GPUs: 3,125 + {in_tokens:,.0f} = {3125 + in_tokens:,.0f} tokens", end="; ")
-print(f"25,000 / {3125 + in_tokens:,.0f} = {25_000 / (3125 + in_tokens):.1f}")
 speed_ups = {}
 for name in links:
     time_in_tokens = 25_000 / n_gpus + (1 - 1 / n_gpus) * limits[name]
@@ -1288,7 +1282,7 @@ for name in links:
     print(f"{name:26s}  t* = {limits[name]:6,.0f} tokens, {ceiling}")
 by_8 = [speed_ups[name][3] for name in links]
 claim("8 GPUs by 12 GB/s: times as fast as one", by_8[0] > 7, f"{by_8[0]:.1f}")
-claim("by 1.25 GB/s", abs(by_8[1] - computing / of_eight) < 0.1, f"{by_8[1]:.1f}")
+claim("by 1.25 GB/s", abs(by_8[1] - together[0] / together[3]) < 0.1, f"{by_8[1]:.1f}")
 claim("by 0.125 GB/s: slower than one GPU", by_8[2] < 1, f"{by_8[2]:.1f}")
 draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups, limits)
 
@@ -1297,10 +1291,6 @@ draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups, limits)
 #
 # *What to see: each curve bends away from the ideal. At its arrow sending takes as long
 # as computing: twice the ideal time, so half of the ideal.*
-#
-# The paper's eight GPUs had 25,000 / 8 tokens each. Over the first link that is ten
-# times $t^*$, and they would be 7.3 times as fast as one. Over the second it is about
-# $t^*$, and they would be 4.2 times as fast.
 #
 # **With very many GPUs the speed-up tends to $25000 / t^*$**: over the second link to
 # 7.9, where its curve becomes flat. Over the third, $t^*$ is more than 25,000: there
@@ -1377,8 +1367,7 @@ claim("a fifth of the rate leaves", abs(of_a_fifth - 0.2) < 0.01, f"{of_a_fifth:
 # - a later model of the authors themselves: 29.02 became 27.52. But there the quotation
 #   marks of the reference had been changed as well ([tensor2tensor
 #   317](https://github.com/tensorflow/tensor2tensor/issues/317)).
-
-# %% [markdown]
+#
 # The library cuts at hyphens as in the third row of the table of "Which scores may be
 # compared?". A lone hyphen stays as it is.
 
