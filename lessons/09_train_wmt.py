@@ -943,8 +943,8 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 # | validation perplexity | 1.13 | about 4.9 | near 1, but BLEU near 0 |
 # | test BLEU | 93.9 | about 26.7 (27.3 by the paper's script) | |
 #
-# - *Step 1.* A new model guesses: $\ln V$. Hence the 1/2: its logits $x$ have the
-#   variance 1, so the mean of $e^x$ is $e^{1/2} = 1.65$ (lesson 05), because
+# - *Step 1.* A new model guesses: $\ln V$. And 1/2 more, for its logits $x$ have the
+#   variance 1, and then the mean of $e^x$ is $e^{1/2} = 1.65$ (lesson 05), because
 #   $e^x e^{-x^2/2} = e^{1/2} e^{-(x-1)^2/2}$ is the bell of $x$, moved, times $e^{1/2}$.
 #   A loss far from that tells of wrong initial weights.
 # - *Later.* A smoothed loss stays above the entropy of $q$ (lesson 07): 0.51 for 500
