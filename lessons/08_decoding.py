@@ -449,8 +449,8 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
 # and the next step finds "Ja gern". The bound is generous: to stop here, the $\ln P$ of
-# "Ja gern" would have to be below $-0.9984 \cdot 56/6 = -9.3$. So no winner is lost, but
-# a search often goes on for a step or two after it has found its winner.
+# "Ja gern" would have to be below $-0.9984 \cdot 56/6 = -9.3$. So no winner is lost,
+# but a search often goes on for a step or two after it has found its winner.
 #
 # **Derive.** All five rules in one program, for the one best text of a sentence. A text
 # is a row of ids and its $\ln P$.
@@ -818,8 +818,8 @@ claim(
 # and only 6 of these sentences become right. In the other 8 a better search found
 # another wrong text, which the model likes even more. And 4 sentences that greedy had
 # right, by looking no further, are wrong now. So no BLEU is gained on these 300; on all
-# 1,000 it was 0.60. And the old dogs? The model scores the sentence with them -5.23, and
-# the one without -1.31: no search brings them back.
+# 1,000 it was 0.60. And the old dogs? The model scores the sentence with them -5.23,
+# and the one without -1.31: no search brings them back.
 #
 # The wider the beam, the shorter the texts: 2,725 tokens with greedy, 2,646 with a beam
 # of 4, 2,632 with a beam of 8. A short text has fewer factors below 1, and a wide beam

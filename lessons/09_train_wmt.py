@@ -944,8 +944,8 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 # | test BLEU | 93.9 | about 26.7 (27.3 by the paper's script) | |
 #
 # - *Step 1.* A new model guesses: $\ln V$. And 1/2 more, for its logits $x$ have the
-#   variance 1, and then the mean of $e^x$ is $e^{1/2} = 1.65$ (lesson 05), because
-#   $e^x e^{-x^2/2} = e^{1/2} e^{-(x-1)^2/2}$ is the bell of $x$, moved, times $e^{1/2}$.
+#   variance 1, and then the mean of $e^x$ is $e^{1/2} = 1.65$ (lesson 05):
+#   $e^x e^{-x^2/2} = e^{1/2} e^{-(x-1)^2/2}$ is $e^{1/2}$ times the bell of $x$, moved.
 #   A loss far from that tells of wrong initial weights.
 # - *Later.* A smoothed loss stays above the entropy of $q$ (lesson 07): 0.51 for 500
 #   pieces and 0.05, 1.38 for 37,000 and 0.1. Below that, there is no smoothing.
@@ -1044,8 +1044,8 @@ def as_a_lawn(i):  # odd target lengths: sources rise; even ones: they fall
 def sizes_of(batches):
     found = []
     for rows in batches:
-        tokens = (source_lengths[rows].sum(), target_lengths[rows].sum())
-        found.append((len(rows), *tokens))
+        of_sources = source_lengths[rows].sum()
+        found.append((len(rows), of_sources, target_lengths[rows].sum()))
     return sorted(found)
 
 
