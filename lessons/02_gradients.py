@@ -79,8 +79,8 @@ draw(figures.learned, "02_learned.png", path, weight_of_river, vectors, wanted)
 # ![The plane of the query's two numbers, shaded by the loss, which is high at the upper left and low at the right. A path of black points leads from (0, 1) down to (1.41, -0.22); the weight of river is written at four of them: 0.10, 0.25, 0.64 and 0.92.](figures/02_learned.png)
 #
 # *What to see: the query walks downhill, straight across the white lines of equal loss.
-# Each step is as long as the ground is steep: longest in the middle (why, we shall see
-# at the end), tiny at the end. The numbers are the weight of "river".*
+# Each step is as long as the ground is steep: longest in the middle, tiny at the end.
+# ("What moved the query?" says why.) The numbers are the weight of "river".*
 #
 # The line that did it is `loss_of(tensor).backward()`. It found out what each number of
 # the query does to $L$. The same line trains a model with millions of numbers, and this
