@@ -251,7 +251,7 @@ def beam_search(
     max_extra: int = 50,
     n_best: int = 1,
     allowed: Allowed | None = None,
-    steps: list[list[BeamStep]] | None = None,
+    trace: list[list[BeamStep]] | None = None,
     like: str = "paper",
 ) -> list[list[Hypothesis]]:
     """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
@@ -267,7 +267,7 @@ def beam_search(
     n_best, or at max_extra tokens more than its source. A text that is cut off there, without an
     end mark, comes after all finished ones, whatever their scores.
     n_best: at most beam. The other arguments are those of greedy.
-    steps: a list to which those of each sentence are added, as one list for each sentence.
+    trace: a list to which the BeamSteps of each sentence are added, as one list for each sentence.
     like: "paper", or "marian" for Marian's search: its length penalty is |Y|^alpha, a text that
     ends leaves its place in the beam empty, and a sentence is done when all `beam` have ended.
     Raises ValueError for a beam, n_best, alpha or `like` out of range.
@@ -283,12 +283,12 @@ def beam_search(
     if len(source) == 0:
         return []
     c, limits = decoding.model.config, greatest_lengths(decoding.model, source, max_extra)
-    search = _Search(limits, beam, alpha, n_best, c.eos_id, steps is not None, like)
+    search = _Search(limits, beam, alpha, n_best, c.eos_id, trace is not None, like)
     with decoding.model.evaluating(), no_grad():
         scorer = decoding.start(source)
         _search_together(search, scorer, allowed, pad_id=c.pad_id, start_id=c.bos_id)
-    if steps is not None:
-        steps += search.steps
+    if trace is not None:
+        trace += search.steps
     return search.best()
 
 

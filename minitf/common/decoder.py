@@ -4,7 +4,7 @@ For one sentence, a decoding step computes little: its time goes into Python and
 the weights. So this program calls no layer of the decoder (the encoder and the positions are the
 model's own), and it joins matrices that multiply the same rows. It computes the equations of
 minitf/transformer.py, for both libraries. What they compute by different programs is in a table of
-steps: NumPy's in minitf/cpu/decode.py, CuPy's in minitf/gpu/decode.py.
+routines: NumPy's in minitf/cpu/decode.py, CuPy's in minitf/gpu/decode.py.
 
 It decodes where its logits are those of the modules: see `decode.fastest_decoding`.
 
@@ -28,12 +28,12 @@ from minitf.functions import sigmoid_of
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer, padding_mask
 
-__all__ = ["Affine", "FusedDecoder", "FusedDecoding", "Layout", "Steps", "has_standard_decoder"]
+__all__ = ["Affine", "FusedDecoder", "FusedDecoding", "Layout", "Routines", "has_standard_decoder"]
 
 _GROW_BY = 8  # tokens of each beam by which the caches grow
 
 
-class Steps(NamedTuple):
+class Routines(NamedTuple):
     """What each library computes by a program of its own.
 
     pack(affines, dtype): give each Affine its `multiply`.
@@ -65,7 +65,7 @@ class Affine:
     """The map x W + b of rows, or several maps of the same rows side by side: (R, D) -> (R, F).
 
     linears: Linears, or others with a weight (D, F) and a bias (F,) or None.
-    multiply: the function that multiplies rows by W, which the step `pack` provides.
+    multiply: the function that multiplies rows by W, which the routine `pack` provides.
     """
 
     def __init__(self, *linears):
@@ -124,7 +124,7 @@ def _affines(layers):
 
 
 class FusedDecoding(decode.Decoding):
-    """A standard model with its decoder's weights, as the steps of a library need them.
+    """A standard model with its decoder's weights, as the routines of a library need them.
 
     NumPy's are copies, except for the embedding, and do not follow later changes; CuPy's are the
     model's own arrays where they need not be joined. Positions are kept from their first use on.
@@ -133,39 +133,39 @@ class FusedDecoding(decode.Decoding):
     vocabulary: the logits; None with a shortlist, of which each FusedDecoder has its own.
     """
 
-    def __init__(self, model, steps, shortlist=None):
+    def __init__(self, model, routines, shortlist=None):
         super().__init__(model, shortlist=shortlist)
         self.positions = {}
-        self.steps, self.post = steps, model.config.norm == "post"
+        self.routines, self.post = routines, model.config.norm == "post"
         self.embedding = model.target_embedding.weight.data
-        self.layers = [_layer_of(layer, steps.norm) for layer in model.decoder.layers]
-        self.norm = steps.norm(model.decoder.norm) if model.decoder.norm else None
+        self.layers = [_layer_of(layer, routines.norm) for layer in model.decoder.layers]
+        self.norm = routines.norm(model.decoder.norm) if model.decoder.norm else None
         self.output = model.output_embedding.weight, model.logit_bias()
         self.vocabulary, self.encoder, more = None, [], []
         if not shortlist:
             output = types.SimpleNamespace(weight=self.output[0].T, bias=self.output[1])
             self.vocabulary = Affine(output)
             more = [self.vocabulary]
-        elif steps.encodes and all(map(is_standard, model.encoder.modules())):
-            self.encoder = [_layer_of(layer, steps.norm) for layer in model.encoder.layers]
-            self.encoder_norm = steps.norm(model.encoder.norm) if model.encoder.norm else None
+        elif routines.encodes and all(map(is_standard, model.encoder.modules())):
+            self.encoder = [_layer_of(layer, routines.norm) for layer in model.encoder.layers]
+            self.encoder_norm = routines.norm(model.encoder.norm) if model.encoder.norm else None
             more = _affines(self.encoder)
-        steps.pack([*_affines(self.layers), *more], self.embedding.dtype)
+        routines.pack([*_affines(self.layers), *more], self.embedding.dtype)
 
     def encode(self, source):
         """Return what the model's `encode` does, but arrays, of few tokens without its layers."""
-        if not self.encoder or source.size > self.steps.encodes:
+        if not self.encoder or source.size > self.routines.encodes:
             memory, mask = self.model.encode(source)
             return memory.data, mask
         model, config, (batch, length) = self.model, self.model.config, source.shape
         mask = padding_mask(source, config.pad_id)
         x = model.source_positions(model.embedding(source) * config.d_model**0.5).data
-        x, hidden = x.reshape(batch * length, -1), self.steps.mask(mask[:, 0], x.dtype)
+        x, hidden = x.reshape(batch * length, -1), self.routines.mask(mask[:, 0], x.dtype)
         for layer in self.encoder:
             y = layer.own_input(self.before(x, layer.self_norm))
             queries, rest = xp.split(y, [config.n_heads * config.d_k], axis=1)
-            cache = self.steps.in_heads(rest.reshape(batch, length, -1), config)
-            y = layer.own_output(self.steps.attend(queries, cache, hidden, write_at=None))
+            cache = self.routines.in_heads(rest.reshape(batch, length, -1), config)
+            y = layer.own_output(self.routines.attend(queries, cache, hidden, write_at=None))
             x = self.network(self.after(x, y, layer.self_norm), layer)
         if self.encoder_norm:
             x = self.encoder_norm(x)
@@ -181,7 +181,7 @@ class FusedDecoding(decode.Decoding):
     def network(self, x, layer):
         """Apply the feed-forward network of a layer to x (R, D), with its residual."""
         y = self.before(x, layer.feed_forward_norm)
-        y = self.steps.hidden(layer.inner, y, layer.activation)
+        y = self.routines.hidden(layer.inner, y, layer.activation)
         return self.after(x, layer.outer(y), layer.feed_forward_norm)
 
     def before(self, x, norm):
@@ -256,7 +256,7 @@ class FusedDecoder(decode.Scorer):
     """
 
     def __init__(self, decoding, source):
-        self.decoding, self.steps = decoding, decoding.steps
+        self.decoding, self.routines = decoding, decoding.routines
         memory, mask = decoding.encode(source)
         batch, length, d = memory.shape
         rows, config = memory.reshape(batch * length, d), decoding.model.config
@@ -264,10 +264,10 @@ class FusedDecoder(decode.Scorer):
         self.states = {}
         for layer in decoding.layers:
             keys_and_values = layer.source_key_value(rows).reshape(batch, length, -1)
-            self.source_caches.append(self.steps.in_heads(keys_and_values, config))
-            nothing = self.steps.in_heads(keys_and_values[:, :0], config)
+            self.source_caches.append(self.routines.in_heads(keys_and_values, config))
+            nothing = self.routines.in_heads(keys_and_values[:, :0], config)
             self.caches.append([] if layer.own_output is None else nothing)
-        mask = self.steps.mask(mask[:, 0], memory.dtype)
+        mask = self.routines.mask(mask[:, 0], memory.dtype)
         self.source_masks = [] if mask is None else [mask]
         self.output = decoding.vocabulary
         if decoding.shortlist:
@@ -281,7 +281,7 @@ class FusedDecoder(decode.Scorer):
         x += self.decoding.position(texts.shape[1] - 1)
         own_mask = source_mask = None
         if any(self.caches):
-            own_mask = self.steps.mask(self._with_newest(), x.dtype)
+            own_mask = self.routines.mask(self._with_newest(), x.dtype)
         for mask in self.source_masks:
             batch, _, length = mask.shape
             source_mask = xp.broadcast_to(mask, (batch, self.layout.width, length))
@@ -303,7 +303,7 @@ class FusedDecoder(decode.Scorer):
     def _layer(self, x, layer, i, own_mask, source_mask):
         """Apply decoder layer i to x (R, D), and add its keys and values to the cache."""
         before, after = self.decoding.before, self.decoding.after
-        attend, newest = self.steps.attend, self.layout.length - self.layout.width
+        attend, newest = self.routines.attend, self.layout.length - self.layout.width
         y = layer.own_input(before(x, layer.self_norm))
         if layer.own_output is None:
             y = self._recur(y, i)

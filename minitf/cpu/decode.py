@@ -1,4 +1,4 @@
-"""Decoding with NumPy: the steps of the fused decoder, and the next tokens of a beam.
+"""Decoding with NumPy: the routines of the fused decoder, and the next tokens of a beam.
 
 Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k, U d_v,
 n tokens in the cache of a sentence.
@@ -12,7 +12,7 @@ import numpy as np
 from minitf import decode
 from minitf import functions as F
 from minitf.common import beams
-from minitf.common.decoder import FusedDecoding, Steps, has_standard_decoder
+from minitf.common.decoder import FusedDecoding, Routines, has_standard_decoder
 from minitf.cpu.packed import in_panels, product
 from minitf.forms import form_of
 
@@ -25,7 +25,7 @@ form_of(decode.continuations, "cpu")(beams.continuations)
 @form_of(decode.fast_decoding)
 def fast_decoding(model, shortlist=None):
     """Return the FusedDecoding of a model with standard layers."""
-    return FusedDecoding(model, STEPS, shortlist) if has_standard_decoder(model) else NotImplemented
+    return FusedDecoding(model, NUMPY, shortlist) if has_standard_decoder(model) else NotImplemented
 
 
 def _pack(affines, dtype):
@@ -94,7 +94,7 @@ def _mask(allowed, dtype):
 
 
 def _attend(x, cache, mask, write_at):
-    """Attend with the newest token of each text, all heads side by side: see Steps.
+    """Attend with the newest token of each text, all heads side by side: see Routines.
 
     cache: the keys (B, H, capacity, K) and the values (B, H, capacity, U).
     """
@@ -123,7 +123,7 @@ def _attend(x, cache, mask, write_at):
     return merged.reshape(batch * width, -1)
 
 
-STEPS = Steps(
+NUMPY = Routines(
     pack=_pack,
     encodes=128,
     norm=_norm,

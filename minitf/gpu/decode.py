@@ -1,4 +1,4 @@
-"""Decoding with CuPy: the steps of the fused decoder, and few next tokens to compare.
+"""Decoding with CuPy: the routines of the fused decoder, and few next tokens to compare.
 
 For the few rows of a decoding step, the host takes longer to start an operation than the GPU to
 compute it. So one kernel computes all that is between the projections of an attention: the write to
@@ -15,7 +15,7 @@ from minitf import decode
 from minitf import functions as F
 from minitf.backend import to_device
 from minitf.common import beams
-from minitf.common.decoder import FusedDecoding, Steps, has_standard_decoder
+from minitf.common.decoder import FusedDecoding, Routines, has_standard_decoder
 from minitf.forms import form_of
 from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
@@ -30,7 +30,7 @@ def fast_decoding(model, shortlist=None):
     c, arrays = model.config, [parameter.data for parameter in model.parameters()]
     if c.d_k != c.d_v or not has_kernels(*arrays) or not has_standard_decoder(model):
         return NotImplemented
-    return FusedDecoding(model, STEPS, shortlist)
+    return FusedDecoding(model, CUPY, shortlist)
 
 
 def _pack(affines, _):
@@ -73,7 +73,7 @@ def _attend(x, cache, mask, write_at):
     return fused.attend_newest(x, *cache, mask, write_at)
 
 
-STEPS = Steps(
+CUPY = Routines(
     pack=_pack,
     encodes=0,
     norm=_norm,

@@ -312,12 +312,12 @@ class Translator:
                     progress(done, len(read))
         return translations
 
-    def _search(self, source, search, allowed=None, steps=None):
+    def _search(self, source, search, allowed=None, trace=None):
         """Return the hypotheses of `beam_search`, or of `greedy` decoding if the beam is 1."""
         options = {"allowed": allowed, "max_extra": search.max_extra, "alpha": search.alpha}
         if search.beam == 1 and search.like == "paper":
             return [[best] for best in greedy(self.decoding, source, **options)]
-        options |= {"n_best": search.n_best, "steps": steps, "like": search.like}
+        options |= {"n_best": search.n_best, "trace": trace, "like": search.like}
         return beam_search(self.decoding, source, search.beam, **options)
 
     def _as_texts(self, hypotheses):
@@ -383,10 +383,10 @@ class Translator:
         (read,) = self._read([line])
         if not read.parts:
             raise UserError("the line has no text: there is no attention to draw")
-        first, steps, c = read.parts[0], [], self.model.config
+        first, trace, c = read.parts[0], [], self.model.config
         source = pad_rows(self._ids([first]), len(self.subwords), last=EOS)
         with one_blas_thread(), forms.on(self.forms):
-            best = self._search(source, search, steps=steps)[0][0]
+            best = self._search(source, search, trace=trace)[0][0]
             # Of learned positions, none is left for an end mark at the limit.
             ids = [*best.ids, EOS][: c.max_length if c.positions == "learned" else None]
             beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
@@ -395,7 +395,7 @@ class Translator:
             ln_p = functools.partial(self._log_probabilities, first.prefix)
             whole = restore(first, written, self.placeholders, False, ln_p)
             shown = first.as_translation() or whole or written
-        beam_steps = steps[0] if steps else []
+        beam_steps = trace[0] if trace else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
             line=first.source.strip(),

@@ -237,7 +237,7 @@ def test_recording_changes_no_result_and_has_the_steps_of_each_sentence():
 
     for allowed in (None, unknown_first):
         options, recorded = {"n_best": 4, "max_extra": 4, "allowed": allowed}, []
-        found = beam_search(model, source, 4, steps=recorded, **options)
+        found = beam_search(model, source, 4, trace=recorded, **options)
         assert found == beam_search(model, source, 4, **options)
         assert len({len(steps) for steps in recorded}) == len(recorded) == len(source)
         for steps, hypotheses in zip(recorded, found, strict=True):

@@ -211,7 +211,7 @@ def test_the_searches_of_small_models_are_those_of_python():
             source = np.array([[*ids, config.eos_id]])
             decoding, steps = Decoding(model, cached=False), []
             if width:
-                ((best,),) = beam_search(decoding, source, width, alpha, max_extra, steps=steps)
+                ((best,),) = beam_search(decoding, source, width, alpha, max_extra, trace=steps)
             else:
                 (best,) = greedy(decoding, source, max_extra, alpha)
             expected.append((best.ids, best.score, len(steps[0]) if width else 0))
