@@ -50,7 +50,7 @@ MUTANTS = {
     ),
     "batches of an update with the same masks": ("step * len(sizes) + i)", "step * len(sizes))"),
     "ranks that all take the first rows": (
-        "edges = share * len(sizes), (share + 1) * len(sizes)",
+        "edges = number * len(sizes), (number + 1) * len(sizes)",
         "edges = 0, len(sizes)",
     ),
     # The average
