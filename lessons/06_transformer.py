@@ -283,7 +283,7 @@ claim("without that of layer 2, as without both", only_first == alone, "the same
 # Not here: layer 2 alone is enough for this sentence, and without it layer 1 saves no
 # article. The words of our short sentence need one look, and it comes in layer 2. How
 # many layers does real text need? The paper tried 2, 4, 6 and 8. BLEU (lesson 08) says
-# how good translations are; the more, the better:
+# how good translations are: up to six, the more, the better.
 
 # %%
 bleu = {2: 23.7, 4: 25.3, 6: 25.8, 8: 25.5}  # of N layers: Table 3, base and (C)
@@ -442,9 +442,7 @@ same("with the probabilities of the library", same_probabilities, probabilities)
 # random numbers. `[None]` makes a batch of one sentence, `[0]` takes it out again.
 
 # %%
-config = Config(
-    vocabulary_size=20, n_layers=3, d_model=8, d_ff=16, n_heads=2, dropout=0.0
-)
+config = Config(20, n_layers=3, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
 
 
 def with_random_numbers(module):
@@ -687,11 +685,8 @@ n_target = (batch.target_out != 0).sum(axis=1)  # 11 and 8
 for i in (0, 1):
     source_alone = batch.source[i, : n_source[i]]
     target_alone = batch.target_in[i, : n_target[i]]
-    same(
-        f"sentence {i + 1} in a batch = alone",
-        in_batch[i, : n_target[i]],
-        by_hand(source_alone, target_alone, trained),
-    )
+    alone_i = by_hand(source_alone, target_alone, trained)
+    same(f"sentence {i + 1} in a batch = alone", in_batch[i, : n_target[i]], alone_i)
 
 # %% [markdown]
 # Without the padding mask there is no error message, but a sentence changes with its
@@ -1103,26 +1098,10 @@ show(experiment.LeakyAttention)
 # the decoder *reads* cannot know when that is the wrong line: an unshifted target obeys
 # the causal mask perfectly.
 
-
 # %%
-def most_when_read(mistake):
-    """Change word t where it is read; return the most that an output 0 to t moves."""
-    leaky = experiment.leaky_model(mistake).astype(np.float64)
-    source, reads = experiment.pair_of(sources, targets, mistake)
-    before = leaky(source, reads).numpy()
-    moves = []
-    for t in range(5):  # not the last word: the decoder never reads it
-        after = leaky(source, with_another(reads, t + 1)).numpy()
-        moves.append(abs(after - before)[:, : t + 1].max())
-    return max(moves)
-
-
 leaks = experiment.MISTAKES[1:]  # all but "none"
 found_by_text = [mistake for mistake in leaks if most_that_moves(mistake) > 0]
-missed = [mistake for mistake in leaks if most_when_read(mistake) == 0]
 claim("of nine leaks a changed text finds", len(found_by_text) == 9, len(found_by_text))
-two = ["target not shifted", "target in the source"]
-claim("a change of what is read misses", missed == two, missed)
 
 # %%
 print_losses(experiment.MISTAKES)
