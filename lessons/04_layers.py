@@ -1204,10 +1204,7 @@ with_swish.load_state(feed_forward.state())
 swish_by_hand = F.swish(X @ W_1 + b_1).numpy() @ W_2 + b_2
 same("a network with swish", with_swish(X), swish_by_hand)
 
-finish(
-    "Attention fetches, the network computes; residual, dropout and norm around each "
-    "let many layers learn."
-)
+finish("Attention fetches, the network computes; the rest lets many layers learn.")
 
 # %% [markdown]
 # ## Your turn
