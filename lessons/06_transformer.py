@@ -682,6 +682,7 @@ draw(figures.masks, "06_masks.png", of_source, up_to_now[0, 0], in_source, in_ta
 in_batch = trained(batch.source, batch.target_in).numpy()
 n_source = (batch.source != 0).sum(axis=1)  # tokens of each source: 13 and 8
 n_target = (batch.target_out != 0).sum(axis=1)  # 11 and 8
+claim("the batch has 11 + 8 tokens to predict", batch.n_tokens == 19, batch.n_tokens)
 for i in (0, 1):
     source_alone = batch.source[i, : n_source[i]]
     target_alone = batch.target_in[i, : n_target[i]]
