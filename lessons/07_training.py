@@ -362,8 +362,8 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # *What to see: this is the training of the first section, with what the model wrote
 # after 20, 50, 100 and 200 updates. The smoothed loss ends a little above the grey
-# line, its goal, the other near 0. The late bump on each curve: the rate is still high,
-# a few updates spoil something, and the next ones repair it.*
+# line, its goal, the other near 0. In the late bump of each curve a few updates spoil
+# something that was learned, and the next ones repair it.*
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
 # entropy of $q$, not with 0**. This goal depends on the vocabulary: with the paper's
@@ -857,7 +857,7 @@ claim(
 # change, more of the frequent tokens. On the way back that wish passes the same
 # matrices at every position, and attention hands each position of the source a mixture
 # of what many ask. So a good part of it is still common when it comes to the encoder's
-# first values, and so is a part of the inputs. By far not all agree: of the positions,
+# first values, and so is a part of the inputs. But far from all agree: of the positions
 # about three in five have the sign of the sum. So the shift is less than it could be.
 # Measured at these values, all positions together shift by 0.14, 0.12 and 0.15 with the
 # three seeds; with random signs by 0.03 or 0.04.
