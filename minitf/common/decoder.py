@@ -197,6 +197,7 @@ class FusedDecoding(decode.Decoding):
 
     def start(self, source):
         """Return a FusedDecoder, or the modules' Scorer if a sentence has nothing to attend to."""
+        source = np.asarray(source)
         if (source == self.model.config.pad_id).all(axis=1).any():
             return super().start(source)
         return FusedDecoder(self, source)

@@ -169,7 +169,7 @@ class Translator:
         progress: called with the number of parts done and of all parts.
         allowed: called with some lines, it returns what may be written for them, row by row. A line
         that is translated in several parts occurs once for each.
-        Raises UserError for an impossible Search, and for a model that outputs NaN.
+        Raises UserError as Search does, ValueError as `beam_search` does, UserError for NaN.
         """
         search = dataclasses.replace(search or Search(), **changes)
         lines = _as_list(lines)
