@@ -69,7 +69,7 @@ MARIAN = {"attention_bias": True, "output_bias": True}
 MARIAN |= {"sinusoid_layout": "halves", "sinusoid_base": "t2t"}
 # After so many updates of 64 pairs, the translations end.
 TOY = {"corpus": "toy", "updates": 2000, "rate": 0.003, "model": TINY | {"vocabulary_size": 600}}
-MULTI30K = {"corpus": "multi30k", "updates": 2400, "rate": 0.001, "model": SMALL}
+MULTI30K = {"corpus": "multi30k", "updates": 800, "rate": 0.001, "model": SMALL}
 TRAINED = {"first": {"minitf": "corpus", "marian": "trained"}, "alpha": 0.6}
 
 

@@ -113,7 +113,6 @@ def trained(task):
             "after_batches": task["updates"],
             "learn_rate": task["rate"],
             "lr_warmup": task["updates"] // 4,
-            "lr_decay_inv_sqrt": [task["updates"] // 4],
             "label_smoothing": work.SMOOTHING,
         }
         pymarian.Trainer(**options).train()
