@@ -359,7 +359,8 @@ class _Search:
         """Finish the texts that end; return the places of the W that go on, and who is done.
 
         Of each active sentence, `rows`, there are 2*W continuations, best first, (B, 2*W): the
-        row of `texts` (R, t) that each continues, the token that it adds, and ln P of both.
+        row of `texts` (R, t) that each continues, the token that it adds, and ln P of both, which
+        becomes -inf in the places that a narrower beam has lost.
         """
         length = texts.shape[1]  # without the start mark, with the new token
         if self.narrows:  # those that have ended keep their places
