@@ -185,9 +185,9 @@ def _backward(fn, name, arrays, floats, rng):
         )
     weights = _random_signs(rng, out.shape)
     given = []  # the gradient that the function's own backward is given
-    same = record(out.data, (out,), lambda gy: given.append(gy) or gy)
+    watched = record(out.data, (out,), lambda gy: given.append(gy) or gy)
     try:
-        same.backward(to_device(weights))
+        watched.backward(to_device(weights))
     except ValueError as error:
         raise AssertionError(f"{name}: {error}") from error
     if not np.array_equal(to_numpy(given[0]), weights):
