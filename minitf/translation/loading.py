@@ -94,7 +94,7 @@ def check_subwords(config: Config, count: int) -> None:
     """Raise UserError unless the model has as many ids as its subwords, and the same marks."""
     marks = config.pad_id, config.unk_id, config.bos_id, config.eos_id
     if (count, marks) != (config.vocabulary_size, (PAD, UNK, BOS, EOS)):
-        known = f"the model knows {config.vocabulary_size:,}, of which {marks} are special"
+        known = f"the model knows {config.vocabulary_size:,} (0 to 3 are special, there {marks})"
         raise UserError(f"{count:,} subwords, but {known}: copy both files from the same model")
 
 
@@ -115,7 +115,7 @@ _TOLERANCE = 0.02
 def probe(model: Transformer, arrays: dict[str, np.ndarray] | None = None) -> list[float] | None:
     """Return some logits of a model for a fixed input, or None if one of them is not finite.
 
-    There is one for each position, in turn of the first sentence and of the second.
+    There is one for each position, alternating between the two sentences.
     arrays: weights by name, used in place of the model's own.
     """
     with _replaced_weights(model, arrays) if arrays else contextlib.nullcontext():

@@ -236,7 +236,7 @@ def test_a_model_must_fit_its_text():
     check_model(Settings(max_length=64), config.replace(positions="sinusoid"), 100)
     with pytest.raises(UserError, match="99 subwords, but the model knows 100"):
         check_model(Settings(max_length=9), config, 99)
-    with pytest.raises(UserError, match=r"knows 100, of which \(3, 1, 2, 0\) are special"):
+    with pytest.raises(UserError, match=r"knows 100 \(0 to 3 are special, there \(3, 1, 2, 0\)\)"):
         check_model(Settings(max_length=9), config.replace(pad_id=3, eos_id=0), 100)
 
 
