@@ -116,6 +116,12 @@ def trained(task):
             "label_smoothing": work.SMOOTHING,
         }
         pymarian.Trainer(**options).train()
+        # A signal that asks Marian to end lets it save its model, as if it were done.
+        progress = (folder / "training.npz.progress.yml").read_text(encoding="utf-8")
+        if (done := int(re.search(r"^batches: (\d+)", progress, re.MULTILINE)[1])) < task[
+            "updates"
+        ]:
+            raise SystemExit(f"Marian was stopped after {done} of {task['updates']} updates")
         (folder / "training.npz").rename(folder / "model.npz")
 
 
