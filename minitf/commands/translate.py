@@ -51,7 +51,7 @@ def translate(options, bundled=None):
 
             name = "the input" if options.input in (None, "-") else options.input
             document = read_document(source.file, options.format_in, name)
-            if not document.units:
+            if not document.segments:
                 say(f"{PROGRAM}: the document has no text to translate: it stays as it is")
         translator = Translator.load(options.model, shortlist=options.shortlist)
         if is_parser(translator.notes):
@@ -85,7 +85,7 @@ def _translate_document(document, translator, method, name, write):
             f"{name} needs the target language in each line, which a document lacks: "
             "choose a model with one target language"
         )
-    total = sum(len(unit.text) for unit in document.units)
+    total = sum(len(segment.text) for segment in document.segments)
     with LostText() as lost, Progress("text translated", total) as bar:
 
         def show(done, parts):

@@ -3,11 +3,11 @@
 import html
 import re
 
-from minitf.documents.tagged import attribute_units, html_units
-from minitf.documents.units import Escaping, Kind, Mark, Unit, characters_of, units_between
+from minitf.documents.segments import Escaping, Kind, Segment, Span, char_offsets, segments_in
+from minitf.documents.tagged import attribute_segments, html_segments
 from minitf.errors import UserError
 
-# What the grammars do not know; the names of the groups are the kinds of the marks. A list of
+# What the grammars do not know; the names of the groups are the kinds of the spans. A list of
 # definitions, an alert, a container and a footnote keep their lines.
 _MORE = re.compile(
     r"(?P<separator>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*"  # ::: note
@@ -20,8 +20,8 @@ _MORE = re.compile(
     r"|(?P<markup>(?<!\\)(?:[\[\]]*\]\([^\s()]*\)|[\[\]]+))",  # [![ and ](a.svg)](b)
     re.MULTILINE,
 )
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _GAP = re.compile(r"[\s>]*")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 # Pandoc's rule for a formula: no space inside the signs, no digit after the last. Or one lone sign.
 _FORMULA = re.compile(rb"\$\$[^$]*\$\$|\$(?![\s$])[^$]*(?<!\s)\$(?!\d)|\$")
 _MAX_BYTES = 4000  # bytes
@@ -53,25 +53,25 @@ def _escape_start(text, replaced):
     return f"{begun[0]}\\{text[begun.end() :]}" if begun else text
 
 
-def read_markdown(document: str) -> tuple[str, list[Unit]]:
-    """Return the units of Markdown: paragraphs, headings, cells, descriptions of images, titles.
+def read_markdown(document: str) -> tuple[str, list[Segment]]:
+    """Return the segments of Markdown: paragraphs, headings, cells, titles, what images show.
 
     Code, front matter and comments are none. The lines of a paragraph are one text, and so is its
     translation. Raises UserError if the parser is not installed.
     """
     blocks, inline = _parsers()
     # The grammar ends an underline, a rule and front matter only where a line ends.
-    data, units, labels, texts = f"{document}\n".encode(), [], set(), []
-    places, todo = characters_of(data), [blocks.parse(data).root_node]
+    data, segments, labels, texts = f"{document}\n".encode(), [], set(), []
+    places, todo = char_offsets(data), [blocks.parse(data).root_node]
     while todo:
         node = todo.pop()
         start, stop = places[node.start_byte], places[node.end_byte]
         if node.type == "html_block":
-            units += html_units(document, start, stop)
+            segments += html_segments(document, start, stop)
         elif node.type == "link_label":
             labels.add(_normal_label(document[start:stop]))
         elif node.type == "link_title":
-            units += _title_units(document, start + 1, stop - 1)
+            segments += _title_segments(document, start + 1, stop - 1)
         elif node.type in ("inline", "pipe_table_cell") or (
             node.type == "link_reference_definition" and document.startswith("[^", start)
         ):  # [^1]: Yes is a footnote of one word, and not the address of a link
@@ -80,60 +80,60 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
         todo += node.children
     for node in texts:
         inside = _inline_nodes(inline, data, node.start_byte, node.end_byte)
-        units += _text_units(document, node, inside, places, labels)
-    return document, units
+        segments += _text_segments(document, node, inside, places, labels)
+    return document, segments
 
 
-def _text_units(document, node, inside, places, labels):
-    """Return the units of the text of a block: itself, and the descriptions and titles in it."""
+def _text_segments(document, node, inside, places, labels):
+    """Return the segments of the text of a block: itself, and the descriptions and titles in it."""
     start, stop = places[node.start_byte], places[node.end_byte]
     if node.parent.type == "atx_heading":  # without the signs that close it
         stop = start + len(re.sub(r"\s#+\s*$", "", document[start:stop]))
-    units, marks = [], []
+    segments, spans = [], []
     for first, child in inside:
         begin, end = (places[first + i] for i in (child.start_byte, child.end_byte))
         if child.type in _LINKS or child.type == "image":
-            marks += _link_marks(document, child, begin, end, labels)
+            spans += _link_spans(document, child, begin, end, labels)
         elif child.type in _WORDS:
-            marks.append(Mark(begin, end, Kind.WORD))
+            spans.append(Span(begin, end, Kind.WORD))
         elif child.type == "hard_line_break":
-            marks.append(Mark(begin, _GAP.match(document, end).end(), Kind.SEPARATOR))
+            spans.append(Span(begin, _GAP.match(document, end).end(), Kind.SEPARATOR))
         elif child.type in ("emphasis_delimiter", "html_tag"):
-            marks.append(Mark(begin, end))
-            units += attribute_units(document, begin, end)
+            spans.append(Span(begin, end))
+            segments += attribute_segments(document, begin, end)
         elif child.type in ("image_description", "link_title"):
             edge = child.type == "link_title"
-            units += _title_units(document, begin + edge, end - edge)
-    marks += [
-        Mark(start + each.start(), start + each.end(), each.lastgroup)
+            segments += _title_segments(document, begin + edge, end - edge)
+    spans += [
+        Span(start + each.start(), start + each.end(), each.lastgroup)
         for each in _MORE.finditer(document[start:stop])
     ]
     escaping = _escaping(document[start:stop], "|" * (node.type == "pipe_table_cell"))
-    return units + units_between(document, start, stop, marks, escaping)
+    return segments + segments_in(document, start, stop, spans, escaping)
 
 
-def _title_units(document, start, stop):
-    return units_between(document, start, stop, [], _escaping(document[start:stop], "\"'"))
+def _title_segments(document, start, stop):
+    return segments_in(document, start, stop, [], _escaping(document[start:stop], "\"'"))
 
 
-def _link_marks(document, link, start, stop, labels):
-    """Return the marks of a link or an image: its brackets, and its address.
+def _link_spans(document, link, start, stop, labels):
+    """Return the spans of a link or an image: its brackets, and its address.
 
     A link [text] without an address has one by its text, which must stay: [Text][text].
     """
     text = document[start:stop]
     if text.startswith("[^"):  # a footnote
-        return [Mark(start, stop, Kind.WORD)]
+        return [Span(start, stop, Kind.WORD)]
     shown = next((child for child in link.children if child.type == "link_text"), None)
     if link.type == "image" or shown is None:
-        return [Mark(start, stop)]
+        return [Span(start, stop)]
     place = start + len(link.text[: shown.end_byte - link.start_byte].decode())
     if link.type in ("inline_link", "full_reference_link"):
-        return [Mark(start, start + 1), Mark(place, stop)]
+        return [Span(start, start + 1), Span(place, stop)]
     label = document[start:place] + "]"
     if _normal_label(label) not in labels:
         return []
-    return [Mark(start, start + 1), Mark(place, stop, Kind.MARKUP, f"]{label}")]
+    return [Span(start, start + 1), Span(place, stop, Kind.MARKUP, f"]{label}")]
 
 
 def _normal_label(text):

@@ -1,4 +1,4 @@
-"""From the bytes of a document to its units, and from their translations to its bytes."""
+"""From the bytes of a document to its segments, and from their translations to its bytes."""
 
 import codecs
 import contextlib
@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from minitf.documents.markdown import read_markdown
+from minitf.documents.segments import Segment, Span, splice
 from minitf.documents.strings import read_json, read_po
 from minitf.documents.subtitles import read_subtitles
 from minitf.documents.tagged import read_html, read_xml
-from minitf.documents.units import Mark, Unit, splice
 from minitf.errors import UserError
 from minitf.text.encoding import BOMS, not_text, refusal
 from minitf.text.plain import has_letters
 
-# The function of each format from a document to its units. It returns the document, too, because
-# an empty target of .po and .xliff first gets its source.
+# The function of each format from a document to its segments. It also returns the document,
+# because an empty target of .po and .xliff first gets its source.
 READERS = {
     "html": read_html,
     "json": read_json,
@@ -34,13 +34,13 @@ _DECLARED += rb"|^\"Content-Type:.*charset=([\w-]+)"
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """The text of a document, and its units.
+    """The text of a document, and its segments.
 
     bom: the byte-order mark that it begins with. errors: as of `str.encode`.
     """
 
     text: str
-    units: list[Unit]
+    segments: list[Segment]
     encoding: str = "utf-8"
     bom: bytes = b""
     errors: str = "strict"
@@ -53,29 +53,29 @@ class Document:
         """Return the document with its texts translated.
 
         translate: as of a Translator. note: called with Translations that have given up something,
-        and the number of lines before them. Where a translation has the marks of a text in another
-        order, as a closing tag before its opening one, the texts between the marks are translated
+        and the number of lines before them. Where a translation has the spans of a text in another
+        order, as a closing tag before its opening one, the texts between the spans are translated
         by themselves.
         """
-        segments, between, texts = [], [], [unit.text for unit in self.units]
-        for unit, best in zip(self.units, translate(texts), strict=True):
+        pieces, between, texts = [], [], [segment.text for segment in self.segments]
+        for segment, best in zip(self.segments, translate(texts), strict=True):
             if best[0].problems:
-                note([best], self.text.count("\n", 0, unit.start))
-            segments.append(unit.segments_of(best[0].text))
-            if segments[-1] is None:
-                segments[-1] = turns = unit.segments(unit.text)
+                note([best], self.text.count("\n", 0, segment.start))
+            pieces.append(segment.split_translation(best[0].text))
+            if pieces[-1] is None:
+                pieces[-1] = turns = segment.split(segment.text)
                 between += [(turns, i) for i in range(0, len(turns), 2) if has_letters(turns[i])]
         translations = translate([turns[i].strip() for turns, i in between])
         for (turns, i), (best, *_) in zip(between, translations, strict=True):
             turns[i] = turns[i].replace(turns[i].strip(), best.text)
-        return self.with_translations(segments)
+        return self.with_translations(pieces)
 
-    def with_translations(self, translations: Sequence[list[str | Mark]]) -> bytes:
-        """Return the document with a translation, as `Unit.segments`, in the place of each unit.
+    def with_translations(self, translations: Sequence[list[str | Span]]) -> bytes:
+        """Return the document with translations, as of `Segment.split`, in place of its segments.
 
         Raises UserError for a character that its encoding lacks.
         """
-        text = splice(self.text, list(zip(self.units, translations, strict=True)))
+        text = splice(self.text, list(zip(self.segments, translations, strict=True)))
         try:
             return self.bom + text.encode(self.encoding, self.errors)
         except UnicodeEncodeError as error:
@@ -107,9 +107,9 @@ def read_document(file: BinaryIO, format: str, name: str) -> Document:
             raise UserError(f"{name} is {kind}: give a document of text") from None
         raise UserError(refusal(name, data, name)) from None
     try:
-        text, units = READERS[format](text)
+        text, segments = READERS[format](text)
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
     errors = "xmlcharrefreplace" if format in ("html", "xml") else "strict"  # &#1078;
-    units = sorted(units, key=lambda unit: unit.start)
-    return Document(text, units, encoding, bom, errors)
+    segments = sorted(segments, key=lambda segment: segment.start)
+    return Document(text, segments, encoding, bom, errors)

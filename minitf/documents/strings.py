@@ -4,13 +4,13 @@ import json
 import re
 from collections.abc import Container
 
-from minitf.documents.units import Escaping, Kind, Mark, Unit, edit, units_between
+from minitf.documents.segments import Escaping, Kind, Segment, Span, edit, segments_in
 from minitf.errors import UserError
 
 _BRACES = r"\{[^{}]*+\}"
 for _ in range(3):  # in balance, four deep
     _BRACES = rf"\{{(?:[^{{}}]|{_BRACES})*+\}}"
-# What is not text in a string of a program; the names of the groups are the kinds of the marks.
+# What is not text in a string of a program; the names of the groups are the kinds of the spans.
 _IN_STRINGS = re.compile(
     r"(?P<markup>(?:<|&lt;|\\u003c)/?[A-Za-z][^<>]*?(?:>|&gt;|\\u003e))"
     r"|(?P<separator>(?:\\[nrt])+)|\\."
@@ -24,31 +24,31 @@ _CASE = re.compile(rf"[=\w]+\s*({_BRACES})")
 _QUOTED = r'"(?:[^"\\\n]|\\.)*+"'
 
 
-def marks_in(document: str, start: int, stop: int, kinds: Container[str]) -> list[Mark]:
-    """Return what a program puts into a range of a text, as {name} and %s: marks of some kinds."""
+def spans_in(document: str, start: int, stop: int, kinds: Container[str]) -> list[Span]:
+    """Return what a program puts into a range of a text, as {name} and %s: spans of some kinds."""
     return [
-        Mark(match.start(), match.end(), match.lastgroup)
+        Span(match.start(), match.end(), match.lastgroup)
         for match in _IN_STRINGS.finditer(document, start, stop)
         if match.lastgroup in kinds
     ]
 
 
-def _string_units(document, start, stop, escaping):
-    """Return the units of a string, whose range has no quotation marks; a line break parts them."""
-    marks = marks_in(document, start, stop, list(Kind))
-    units = units_between(document, start, stop, marks, escaping)
-    for mark in marks:
-        if choice := _CHOICE.match(document, mark.start, mark.stop):
-            for case in _CASE.finditer(document, choice.end(), mark.stop - 1):
-                units += _string_units(document, case.start(1) + 1, case.end(1) - 1, escaping)
-    return units
+def _in_string(document, start, stop, escaping):
+    """Return the segments of a string without its quotation marks; a line break parts them."""
+    spans = spans_in(document, start, stop, list(Kind))
+    segments = segments_in(document, start, stop, spans, escaping)
+    for span in spans:
+        if choice := _CHOICE.match(document, span.start, span.stop):
+            for case in _CASE.finditer(document, choice.end(), span.stop - 1):
+                segments += _in_string(document, case.start(1) + 1, case.end(1) - 1, escaping)
+    return segments
 
 
 # JSON ---------------------------------------------------------------------------------------------
 
 
-def read_json(document: str) -> tuple[str, list[Unit]]:
-    """Return the units of a JSON document: its strings that are not keys.
+def read_json(document: str) -> tuple[str, list[Segment]]:
+    """Return the segments of a JSON document: its strings that are not keys.
 
     A document in ASCII alone stays so: é is written \\u00e9.
     """
@@ -63,12 +63,12 @@ def read_json(document: str) -> tuple[str, list[Unit]]:
         lambda raw: json.loads(f'"{raw}"'),
         lambda text: json.dumps(text, ensure_ascii=document.isascii())[1:-1],
     )
-    units = []
+    segments = []
     # In valid JSON quotes begin and end strings, and a colon follows keys alone.
     for match in re.finditer(rf"({_QUOTED})(\s*:)?", document):
         if not match[2]:
-            units += _string_units(document, match.start(1) + 1, match.end(1) - 1, escaping)
-    return document, units
+            segments += _in_string(document, match.start(1) + 1, match.end(1) - 1, escaping)
+    return document, segments
 
 
 # gettext ------------------------------------------------------------------------------------------
@@ -83,8 +83,8 @@ _MESSAGE = re.compile(
 _APART = r"(?m)^(?:#~.*|[^\S\n]*)\n"  # between the comments of two messages
 
 
-def read_po(document: str) -> tuple[str, list[Unit]]:
-    """Return a file of gettext with the msgid in each empty msgstr, and the units of these.
+def read_po(document: str) -> tuple[str, list[Segment]]:
+    """Return a file of gettext with the msgid in each empty msgstr, and the segments of these.
 
     Such a message is marked as fuzzy, because no person has seen it yet. Messages that have a
     translation stay as they are, and so do the header and all comments.
@@ -103,7 +103,7 @@ def read_po(document: str) -> tuple[str, list[Unit]]:
         lambda raw: re.sub(r"\\(.)", r"\1", raw),
         lambda text: re.sub(r'["\\]', r"\\\g<0>", text),
     )
-    return document, [unit for each in ranges for unit in _string_units(document, *each, escaping)]
+    return document, [each for part in ranges for each in _in_string(document, *part, escaping)]
 
 
 def _fill(document, start, message, end):

@@ -3,36 +3,34 @@
 import html
 import re
 import textwrap
+from functools import partial
 
-from minitf.documents.units import Escaping, Mark, Unit, units_between
+from minitf.documents.segments import Escaping, Segment, Span, segments_in
 from minitf.errors import UserError
 
 # The next cue begins without an empty line, too: with its time, or with its number before that.
 _TIME = r"(?:[^\S\n]*\d+[^\S\n]*\n)?[^\n]*-->"
 _CUE = re.compile(rf"^[^\n]*-->[^\n]*\n((?:(?!{_TIME})[^\n]*\S[^\n]*(?:\n|\Z))+)", re.MULTILINE)
 # What a second person says begins with a dash on a line of its own, or with a name in a tag.
-_MARKS = re.compile(
+_SPANS = re.compile(
     r"(?m)(?P<separator>(?:^|\n)\s*[-–—]\s*|\n(?=\s*<v[. ]))|(?P<markup><[^<>\n]*>|\{\\[^{}\n]*\})"
 )
 
 
-def read_subtitles(document: str) -> tuple[str, list[Unit]]:
-    """Return the units of subtitles: the text of each cue, or what each person says in it."""
+def read_subtitles(document: str) -> tuple[str, list[Segment]]:
+    """Return the segments of subtitles: the text of each cue, or what each person says in it."""
     if "-->" not in document:
         raise UserError("no line has a time such as 00:01 --> 00:03: these are not subtitles")
-    is_vtt = document.startswith("WEBVTT")
-    read, write = (html.unescape, _escape) if is_vtt else (str, str)
+    read, write = str, str
+    if document.startswith("WEBVTT"):
+        read, write = html.unescape, partial(re.sub, "[&<]", lambda each: html.escape(each[0]))
     escaping = Escaping(lambda raw: read(re.sub(r"(?<!\s)\s*\n\s*", " ", raw)), write, _in_lines)
-    units = []
+    segments = []
     for cue in _CUE.finditer(document):
-        matches = _MARKS.finditer(document, *cue.span(1))
-        marks = [Mark(*each.span(), each.lastgroup) for each in matches]
-        units += units_between(document, *cue.span(1), marks, escaping)
-    return document, units
-
-
-def _escape(text):
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+        matches = _SPANS.finditer(document, *cue.span(1))
+        spans = [Span(*each.span(), each.lastgroup) for each in matches]
+        segments += segments_in(document, *cue.span(1), spans, escaping)
+    return document, segments
 
 
 def _in_lines(text, replaced):

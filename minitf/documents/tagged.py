@@ -2,15 +2,15 @@
 
 import html
 import re
-from bisect import bisect_left
+from bisect import bisect
 from functools import partial, partialmethod
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import NamedTuple
 from xml.parsers import expat
 
-from minitf.documents.strings import marks_in
-from minitf.documents.units import Escaping, Kind, Mark, Unit, characters_of, edit, units_between
+from minitf.documents.segments import Escaping, Kind, Segment, Span, char_offsets, edit, segments_in
+from minitf.documents.strings import spans_in
 from minitf.errors import UserError
 
 # The elements of HTML inside a sentence; any other one separates two texts.
@@ -54,7 +54,7 @@ def _events(parts, stop):
 
 
 def _escape(text, quote=""):
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = html.escape(text, quote=False)
     return text.replace(quote, f"&#{ord(quote)};") if quote else text
 
 
@@ -67,13 +67,13 @@ _IN_QUOTES = {quote: Escaping(_unescape, partial(_escape, quote=quote)) for quot
 _BARE = Escaping(_unescape, partial(_escape, quote='"'), lambda text, _: f'"{text}"')
 
 
-def _marks(document, events, inline, codes):
-    """Return the marks of all tags, and the opening tags (and CDATA) outside of what is hidden.
+def _spans(document, events, inline, codes):
+    """Return the spans of all tags, and the opening tags (and CDATA) outside of what is hidden.
 
     inline: where the tags begin that are inside a text. codes: a pattern of the names of elements
     that are hidden because they have no text.
     """
-    marks, tags, hidden, depth = [], [], None, 0
+    spans, tags, hidden, depth = [], [], None, 0
     for event in events:
         if hidden is None and event.kind in ("open", "["):
             tag = document[event.start : event.stop]
@@ -84,15 +84,15 @@ def _marks(document, events, inline, codes):
         if hidden is None and event.kind not in ("text", "[", "]") and event.start < event.stop:
             is_inside = event.kind == "other" or event.start in inline
             kind = Kind.POSITIONAL if event.name in _ALONE else Kind.MARKUP
-            marks.append(Mark(event.start, event.stop, kind if is_inside else Kind.SEPARATOR))
+            spans.append(Span(event.start, event.stop, kind if is_inside else Kind.SEPARATOR))
         if hidden and (event.name == hidden.name or event is events[-1]):
             depth += {"open": 1, "close": -1}.get(event.kind, 0)
             if not depth or event is events[-1]:
                 kind = Kind.WORD if _INLINE.fullmatch(hidden.name) else Kind.POSITIONAL
                 kind = kind if hidden.start in inline else Kind.SEPARATOR
-                marks.append(Mark(hidden.start, event.stop, kind))
+                spans.append(Span(hidden.start, event.stop, kind))
                 hidden, depth = None, 0
-    return marks, tags
+    return spans, tags
 
 
 # HTML ---------------------------------------------------------------------------------------------
@@ -131,40 +131,42 @@ class _Tags(HTMLParser):
         return self.parse_bogus_comment(i)  # as HTML says of <![x; Python 3.11 raises an error
 
 
-def read_html(document: str) -> tuple[str, list[Unit]]:
-    """Return the units of a page: its texts, and the attributes that people see."""
-    return document, html_units(document, 0, len(document))
+def read_html(document: str) -> tuple[str, list[Segment]]:
+    """Return the segments of a page: its texts, and the attributes that people see."""
+    return document, html_segments(document, 0, len(document))
 
 
-def html_units(document: str, start: int, stop: int, escaping: Escaping = _TEXT) -> list[Unit]:
-    """Return the units of a range of a document that is HTML."""
+def html_segments(
+    document: str, start: int, stop: int, escaping: Escaping = _TEXT
+) -> list[Segment]:
+    """Return the segments of a range of a document that is HTML."""
     parts = [(start + place, *rest) for place, *rest in _Tags(document[start:stop]).parts]
     events = _events(parts, stop)
     inline = {event.start for event in events if _INLINE.fullmatch(event.name)}
-    marks, tags = _marks(document, events, inline, _CODE)
+    spans, tags = _spans(document, events, inline, _CODE)
     for event in events:
         if event.kind == "text":
-            marks += marks_in(document, event.start, event.stop, (Kind.WORD,))
+            spans += spans_in(document, event.start, event.stop, (Kind.WORD,))
             bars = _BAR.finditer(document, event.start, event.stop)
-            marks += [Mark(*bar.span(), Kind.SEPARATOR) for bar in bars]
-    units = units_between(document, start, stop, marks, escaping)
+            spans += [Span(*bar.span(), Kind.SEPARATOR) for bar in bars]
+    segments = segments_in(document, start, stop, spans, escaping)
     for tag in tags:
-        units += attribute_units(document, tag.start, tag.stop)
-    return units
+        segments += attribute_segments(document, tag.start, tag.stop)
+    return segments
 
 
-def attribute_units(document: str, start: int, stop: int) -> list[Unit]:
-    """Return the units of the attributes of a tag that people see."""
-    units, is_about = [], _ABOUT.match(document, start)
+def attribute_segments(document: str, start: int, stop: int) -> list[Segment]:
+    """Return the segments of the attributes of a tag that people see."""
+    segments, is_about = [], _ABOUT.match(document, start)
     for match in _ATTRIBUTE.finditer(document, start, stop):
         if match[1].lower() in _VISIBLE or (is_about and match[1].lower() == "content"):
             begin, end = match.span(2)
             escaping = _IN_QUOTES.get(document[begin], _BARE)
             if escaping is not _BARE:
                 begin, end = begin + 1, end - 1
-            marks = marks_in(document, begin, end, (Kind.WORD,))
-            units += units_between(document, begin, end, marks, escaping)
-    return units
+            spans = spans_in(document, begin, end, (Kind.WORD,))
+            segments += segments_in(document, begin, end, spans, escaping)
+    return segments
 
 
 # XML ----------------------------------------------------------------------------------------------
@@ -195,8 +197,8 @@ _SOURCE = re.compile(
 _ENTITY = r"&(?!(?:amp|lt|gt|quot|apos|#\w+);)[\w.:-]+;"  # that the document declares
 
 
-def read_xml(document: str) -> tuple[str, list[Unit]]:
-    """Return the units of an XML document: the text of each element.
+def read_xml(document: str) -> tuple[str, list[Segment]]:
+    """Return the segments of an XML document: the text of each element.
 
     An element beside text, as the <b> of a paragraph, is a part of that text. In XLIFF each empty
     target gets its source first, and only these are translated. In Android's strings a backslash
@@ -205,11 +207,13 @@ def read_xml(document: str) -> tuple[str, list[Unit]]:
     events = _xml_events(document)
     root = next(event.name for event in events if event.kind == "open").rpartition(":")[2]
     if root != "xliff":
-        return document, _xml_units(document, events, root)
+        return document, _xml_segments(document, events, root)
     document, ranges = edit(document, _targets(document))
-    units, stops = _xml_units(document, _xml_events(document), root), [stop for _, stop in ranges]
-    ranges.append((len(document), 0))
-    filled = [unit for unit in units if ranges[bisect_left(stops, unit.stop)][0] <= unit.start]
+    segments, filled = _xml_segments(document, _xml_events(document), root), []
+    for each in segments:
+        before = bisect(ranges, each.start, key=lambda start_stop: start_stop[0])
+        if before and each.stop <= ranges[before - 1][1]:
+            filled.append(each)
     return document, filled
 
 
@@ -243,25 +247,25 @@ def _xml_events(document):
         place = f"line {error.lineno:,}, column {error.offset + 1}"
         reason = expat.ErrorString(error.code)
         raise UserError(f"{place}: this is not valid XML ({reason}): correct it") from None
-    places = characters_of(data)
+    places = char_offsets(data)
     return _events([(places[start], kind, name) for start, kind, name in parts], len(document))
 
 
-def _xml_units(document, events, root):
-    marks, tags = _marks(document, events, _inline(document, events), _CODE_IN_XML)
-    marks += [Mark(*match.span(), Kind.WORD) for match in re.finditer(_ENTITY, document)]
-    escaping, kinds, units = _TEXT, (Kind.MARKUP, Kind.WORD, Kind.POSITIONAL), []
+def _xml_segments(document, events, root):
+    spans, tags = _spans(document, events, _inline(document, events), _CODE_IN_XML)
+    spans += [Span(*match.span(), Kind.WORD) for match in re.finditer(_ENTITY, document)]
+    escaping, kinds, segments = _TEXT, (Kind.MARKUP, Kind.WORD, Kind.POSITIONAL), []
     if root == "resources":
         escaping, kinds = _ANDROID, (*kinds, Kind.SEPARATOR)
-        marks += [Mark(*each.span(), each.lastgroup) for each in _IN_ANDROID.finditer(document)]
+        spans += [Span(*each.span(), each.lastgroup) for each in _IN_ANDROID.finditer(document)]
     for event in events:
         if event.kind == "text":
-            marks += marks_in(document, event.start, event.stop, kinds)
+            spans += spans_in(document, event.start, event.stop, kinds)
     for data in (tag for tag in tags if tag.kind == "["):
         stop = document.index("]]>", data.stop)
-        marks.append(Mark(data.start, stop + len("]]>"), Kind.SEPARATOR))
-        units += html_units(document, data.stop, stop, escaping)
-    return units_between(document, 0, len(document), marks, escaping) + units
+        spans.append(Span(data.start, stop + len("]]>"), Kind.SEPARATOR))
+        segments += html_segments(document, data.stop, stop, escaping)
+    return segments_in(document, 0, len(document), spans, escaping) + segments
 
 
 def _inline(document, events):

@@ -44,11 +44,11 @@ def read(path, data=None):
 
 def translated(document):
     """Return a document as the translator of these tests writes it."""
-    segments = []
-    for unit in document.units:
-        segments.append(unit.segments_of(swapped(unit.text)))
-        assert segments[-1] == unit.segments(swapped(unit.text))
-    return document.with_translations(segments)
+    pieces = []
+    for segment in document.segments:
+        pieces.append(segment.split_translation(swapped(segment.text)))
+        assert pieces[-1] == segment.split(swapped(segment.text))
+    return document.with_translations(pieces)
 
 
 def one(text, ending):
@@ -63,13 +63,13 @@ def one(text, ending):
 def test_all_but_the_texts_stays_byte_for_byte(path):
     document = read(path)
     output, place = translated(document), 0
-    assert output.startswith(document.bom) and len(document.units) > 4
+    assert output.startswith(document.bom) and len(document.segments) > 4
     text = output[len(document.bom) :].decode(document.encoding)
     gaps, end = [], 0
-    for unit in document.units:  # those that lie in the markup of another one are checked with it
-        if unit.start >= end:
-            gaps.append(document.text[end : unit.start])
-            end = unit.stop
+    for segment in document.segments:  # one in the markup of another is checked with that
+        if segment.start >= end:
+            gaps.append(document.text[end : segment.start])
+            end = segment.stop
     assert text.startswith(gaps[0]) and text.endswith(document.text[end:])
     for gap in gaps:
         place = text.index(gap, place) + len(gap)

@@ -164,7 +164,7 @@ def test_marks_out_of_order_do_not_leave_the_text():
     text = "<p>a <img src=x> <kbd>b</kbd> c</p>"  # what opens nothing keeps nothing apart
     into = translate_with(moved("a (.*) v", r"v a \1"), text, "html")
     assert into == b"<p><kbd>b</kbd> a <img src=x> c</p>"
-    text = b'"a <b>c</b><i>d {a}</i> e"'  # the mark in the middle closes and opens
+    text = b'"a <b>c</b><i>d {a}</i> e"'  # the span in the middle closes and opens
     assert translate_with(moved("(.+) w", r"w \1"), text, "json") == text
 
 
