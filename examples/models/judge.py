@@ -1,13 +1,13 @@
 """Measure a translation model for its card.
 
     python examples/models/judge.py score examples/models/en-de
-    python examples/models/judge.py values examples/models/en-de
+    python examples/models/judge.py spans examples/models/en-de
 
 `score` prints BLEU and chrF of the whole test of its corpus and of its harder lines
 (judged/harder.txt), each with a 95% interval: the sentences are resampled a thousand times.
 (`sacrebleu --paired-bs` says how likely a difference between two models is by chance alone.)
 
-`values` puts a hundred random values of each kind, which must not be translated, into ten
+`spans` puts a hundred random spans of each kind, which must not be translated, into ten
 sentences, and prints how many arrive unchanged.
 """
 
@@ -83,7 +83,7 @@ def languages_of(folder):
     return found
 
 
-# Of each kind of value some forms, in which δ stands for a digit, and ω for a word.
+# Some forms of each kind of span, in which δ stands for a digit, and ω for a word.
 VALUES = {
     "number of five to sixteen digits": ("1δδδδ", "9δδδδδδ", "2" + 11 * "δ", "4" + 15 * "δ"),
     "number with points or commas": ("1.δδδ", "9δ,δδδ", "5δδ.δδδ.δδδ", "8,δδδ,δδδ"),
@@ -123,8 +123,8 @@ def _filled(form, rng):
     return re.sub("[δω]", filled, form)
 
 
-def values(folder):
-    """Print how many of a hundred random values of each kind arrive, in ten sentences."""
+def spans(folder):
+    """Print how many of a hundred random spans of each kind arrive, in ten sentences."""
     translator, language = Translator.load(folder), languages_of(folder)[0]
     rows = csv.DictReader(corpora.read_lines(JUDGED / "frames.tsv"), delimiter="\t")
     frames = [row[language] for row in rows]
@@ -132,17 +132,17 @@ def values(folder):
     for name, forms in VALUES.items():
         rng = random.Random(name)
         drawn = [_filled(rng.choice(forms), rng) for _ in range(100)]
-        lines = [frames[i % len(frames)].format(value) for i, value in enumerate(drawn)]
+        lines = [frames[i % len(frames)].format(span) for i, span in enumerate(drawn)]
         # Spaces at the ends of a line are those of its translation, too.
         found = [best.text.strip() for best, *_ in translator.translate(lines)]
-        arrived = sum(value in text for value, text in zip(drawn, found, strict=True))
+        arrived = sum(span in text for span, text in zip(drawn, found, strict=True))
         print(f"| {name} | `{drawn[0]}` | {arrived} |", flush=True)
 
 
 def main():
     """Run the command line; return its exit code."""
     parser = OptionParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = {each.__name__: each for each in (score, values)}
+    commands = {each.__name__: each for each in (score, spans)}
     parser.add_argument("command", choices=commands)
     parser.add_argument("folder", help="of a model")
 

@@ -80,15 +80,15 @@ def protected_pair(english: str, german: str) -> tuple[str, str]:
     """Return a pair with a placeholder for what both sides have and must not be translated.
 
     Numbers are the same if their digits are: German writes 1.000 for 1,000 and 2.30 for 2:30. Where
-    one side has a value that the other has not ("half past two"), the pair stays as it is.
+    one side has a span that the other has not ("half past two"), the pair stays as it is.
 
     >>> protected_pair("It costs $1,000 at www.x.org.", "Auf www.x.org kostet es 1.000 $.")
     ('It costs ① at ②.', 'Auf ② kostet es ①.')
     """
-    (texts, values), (other_texts, other_values) = (
+    (texts, spans), (other_texts, other_spans) = (
         split_protected(side, _KEPT) for side in (english, german)
     )
-    keys, other_keys = list(map(_key, values)), list(map(_key, other_values))
+    keys, other_keys = list(map(_key, spans)), list(map(_key, other_spans))
     if Counter(keys) != Counter(other_keys) or len(keys) > len(PLACEHOLDERS):
         return english, german
     places = {key: [i for i, each in enumerate(keys) if each == key] for key in keys}
@@ -100,10 +100,10 @@ def protected_pair(english: str, german: str) -> tuple[str, str]:
     )
 
 
-def _key(value):
-    """Return what two spellings of a value share."""
-    letters = re.sub(r"[\d\s.,:'+%°$€£–-]", "", value)
-    return value if letters else (re.sub(r"\D", "", value), re.sub(r"[^%°$€£]", "", value))
+def _key(span):
+    """Return what two spellings of a span share."""
+    letters = re.sub(r"[\d\s.,:'+%°$€£–-]", "", span)
+    return span if letters else (re.sub(r"\D", "", span), re.sub(r"[^%°$€£]", "", span))
 
 
 def numbered(source: str, target: str, placeholders: str = PLACEHOLDERS) -> tuple[str, str]:
@@ -356,10 +356,10 @@ def trained_pairs(pairs, times: int = PHRASES):
 
 
 def phrases():
-    """Return the pairs of phrases/taught, and those of values.tsv, with placeholders."""
+    """Return the pairs of phrases/taught, and those of spans.tsv, with placeholders."""
     rows = []
     folder = FOLDER / "phrases"
-    for path in [*sorted((folder / "taught").glob("*.tsv")), folder / "values.tsv"]:
+    for path in [*sorted((folder / "taught").glob("*.tsv")), folder / "spans.tsv"]:
         for line in corpora.read_lines(path):
             english, german = map(normalise, line.split("\t")[:2])
             rows.append(protected_pair(english, german))

@@ -14,7 +14,7 @@ from itertools import accumulate, count
 from typing import NamedTuple
 
 from minitf.text.plain import has_letters
-from minitf.text.protected import FIRST_SIGN, FIRST_WORD
+from minitf.text.protected import FIRST_MARKUP, FIRST_WORD
 
 
 class Kind(StrEnum):
@@ -132,9 +132,9 @@ def _segment(document, start, stop, spans, escaping):
         else:
             break
     text, by_character, place, raw = "", {}, start, document[start:stop]
-    words, signs = (map(chr, count(first)) for first in (FIRST_WORD, FIRST_SIGN))
+    words, markup = (map(chr, count(first)) for first in (FIRST_WORD, FIRST_MARKUP))
     for span in spans:
-        those = signs if span.kind == Kind.MARKUP else words
+        those = markup if span.kind == Kind.MARKUP else words
         character = next(each for each in those if each not in raw)
         by_character[character] = span
         text, place = text + escaping.unescape(document[place : span.start]) + character, span.stop

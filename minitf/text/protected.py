@@ -1,7 +1,7 @@
 """What must not be translated in a sentence: numbers, dates, addresses, tags, codes, symbols.
 
-Each is a *value*. It leaves its sentence before a model reads it, and comes back at its place. A
-model learns to copy placeholders from pairs in which both sides have the same values
+Each is a *protected span*. It leaves its sentence before a model reads it, and comes back at its
+place. A model learns to copy placeholders from pairs in which both sides have the same spans
 (examples/models/prepare.py finds them by `KINDS` as well).
 """
 
@@ -12,8 +12,8 @@ from itertools import chain, islice
 # A sentence gets them in this order. Each is a piece of the subwords that minitf learns.
 PLACEHOLDERS = "①②③④⑤⑥⑦⑧"
 
-# Of the planes for private use, characters from here on stand for values: words, and signs.
-FIRST_WORD, FIRST_SIGN = 0xF0000, 0x100000
+# Of the planes for private use, characters from here on stand for spans: words, and markup.
+FIRST_WORD, FIRST_MARKUP = 0xF0000, 0x100000
 
 # The last character of an address is not the full stop or the bracket after it.
 _REST = r"[^\s<>\"]*[^\s<>\".,;:!?)\]}']"
@@ -24,10 +24,10 @@ _ENDINGS = (
     "java|[ch](?:pp)?|rs|go|php|sh|bat|exe|dll|zip|rar|tar|t?gz|bz2|xz|iso|jpe?g|png|gif|svg|webp|"
     "bmp|mp[34]|wav|ogg|flac|avi|mov|mkv|srt|vtt|log|ini|cfg|conf|sql|db|bak|tmp|epub"
 )
-_MAX_VALUE = 1000  # characters of a value
+_MAX_SPAN = 1000  # characters of a span
 _BEGINS = r"(?<![^\s(\[\"'])"  # a bracket or a quote may be before it
 _ALNUM = r"[^\W_]"
-# The full stop after a number is no part of it. Figures alone are a value from the fifth on: a
+# The full stop after a number is no part of it. Figures alone are a span from the fifth on: a
 # shorter number is a word that the grammar may need.
 _ANY_NUMBER = r"\d+(?:[.,:/'\u2013×-]\d+)*(?![.,]?\d)"
 _NUMBER = r"(?:\d+(?:[.,:/'\u2013×-]\d+)+|\d{5,})(?![.,]?\d)"
@@ -86,7 +86,7 @@ KINDS = (
 _PLAIN = r"(?:['\"]?[A-Za-z][A-Za-z'-]*[,.!?]*['\"]?(?: |$))*"
 
 
-def has_no_values(text: str) -> bool:
+def has_no_spans(text: str) -> bool:
     """Return whether a text has nothing to protect, at first sight: most have words alone.
 
     For these nobody has to wait until the pattern of all KINDS is compiled.
@@ -117,29 +117,29 @@ def protected_pattern(
 
 
 def split_protected(text: str, pattern: re.Pattern) -> tuple[list[str], list[str]]:
-    """Return the texts around the values, and the values, which are one fewer.
+    """Return the texts around the spans, and the spans, which are one fewer.
 
-    A value is looked for in up to 2,000 characters at a time, and one of up to 1,000 is found: a
+    A span is looked for in up to 2,000 characters at a time, and one of up to 1,000 is found: a
     pattern may read a text as often as it has characters.
 
     >>> split_protected("Call 030 1234567 at 17:45!", protected_pattern())
     (['Call ', ' at ', '!'], ['030 1234567', '17:45'])
     """
-    texts, values, start = [], [], 0
-    for place in range(0, len(text), _MAX_VALUE):
-        for match in pattern.finditer(text, max(place, start), place + 2 * _MAX_VALUE):
-            if match[0] and match.start() < place + _MAX_VALUE:
+    texts, spans, start = [], [], 0
+    for place in range(0, len(text), _MAX_SPAN):
+        for match in pattern.finditer(text, max(place, start), place + 2 * _MAX_SPAN):
+            if match[0] and match.start() < place + _MAX_SPAN:
                 texts.append(text[start : match.start()])
-                values.append(match[0])
+                spans.append(match[0])
                 start = match.end()
-    return [*texts, text[start:]], values
+    return [*texts, text[start:]], spans
 
 
-def interleave(texts: Sequence[str], values: Iterable[str]) -> str:
-    """Return the texts with a value or a placeholder between each two; there must be enough.
+def interleave(texts: Sequence[str], spans: Iterable[str]) -> str:
+    """Return the texts with a span or a placeholder between each two; there must be enough.
 
     >>> interleave(["Call ", " at ", "!"], PLACEHOLDERS)
     'Call ① at ②!'
     """
-    between = chain(islice(values, len(texts) - 1), [""])
+    between = chain(islice(spans, len(texts) - 1), [""])
     return "".join(text + each for text, each in zip(texts, between, strict=True))

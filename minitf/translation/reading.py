@@ -2,7 +2,7 @@
 
 A line is cut into its sentences, because a model that learned from single sentences leaves some out
 where several follow each other; and a sentence that is too long into slices, because it reads a
-limited number of subwords at once. A placeholder stands for each value that is not translated.
+limited number of subwords at once. A placeholder stands for each span that is not translated.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from minitf.text.normalise import normalise, with_and, without_entities, word_fo
 from minitf.text.plain import has_letters
 from minitf.text.protected import (
     PLACEHOLDERS,
-    has_no_values,
+    has_no_spans,
     interleave,
     protected_pattern,
     split_protected,
 )
 from minitf.text.sentences import sentences
-from minitf.translation.signs import Sign, is_sign, without_signs
+from minitf.translation.markup import Markup, is_markup, without_markup
 
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
 _DASH = r"(?<!\S)[-\u2013](?!\S)"
 _NUMBER = re.compile(rf"\w*\d\w*|{_DASH}")  # or a dash
-# Characters that stand for values; several with signs alone between them are one value.
+# Characters that stand for spans; several with punctuation alone between them are one span.
 _STAND_INS = r"[\U000f0000-\U0010ffff](?:[^\w\s]*[\U000f0000-\U0010ffff])*"
 # What is too long is cut after a clause, else after a word, else between two characters: never
 # inside the bytes of one.
@@ -57,13 +57,13 @@ class Translation(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A line before it is cut into parts, normalised, with a placeholder for each of its values.
+    """A line before it is cut into parts, normalised, with a placeholder for each of its spans.
 
     prefix: the ids of a language's token, or none. in_capitals: whether the line was written so.
     """
 
     text: str
-    values: tuple[str, ...] = ()
+    spans: tuple[str, ...] = ()
     prefix: Sequence[int] = ()
     in_capitals: bool = False
 
@@ -72,71 +72,71 @@ class Text(NamedTuple):
 class Part:
     """What a model reads at once.
 
-    place: the number of its line, and its own number in that line; of a text around a value, its
-    number in the part as well. all_texts, all_values: its texts, and the values between them: some
-    are words that a model copies, others are signs, which it does not read. prefix, in_capitals: of
-    the Text. ids: of the text, None if it is not encoded yet.
-    texts, values: those without signs, as the model reads them. signs: the other values.
+    place: the number of its line, and its own number in that line; of a text around a span, its
+    number in the part as well. all_texts, all_spans: its texts, and the spans between them: some
+    are words that a model copies, others are markup, which it does not read. prefix, in_capitals:
+    of the Text. ids: of the text, None if it is not encoded yet.
+    texts, spans: those without markup, as the model reads them. markup: the other spans.
     """
 
     place: tuple[int, ...]
     all_texts: tuple[str, ...]
-    all_values: tuple[str, ...] = ()
+    all_spans: tuple[str, ...] = ()
     prefix: Sequence[int] = ()
     in_capitals: bool = False
     ids: list[int] | None = dataclasses.field(default=None, compare=False)
     texts: tuple[str, ...] = dataclasses.field(init=False, compare=False)
-    values: tuple[str, ...] = dataclasses.field(init=False, compare=False)
-    signs: tuple[Sign, ...] = dataclasses.field(init=False, compare=False)
+    spans: tuple[str, ...] = dataclasses.field(init=False, compare=False)
+    markup: tuple[Markup, ...] = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self):
-        read = self.all_texts, self.all_values, ()
-        if self.all_values and has_letters(self.all_texts):
-            read = without_signs(self.all_texts, self.all_values)
-        for name, strings in zip(("texts", "values", "signs"), read, strict=True):
+        read = self.all_texts, self.all_spans, ()
+        if self.all_spans and has_letters(self.all_texts):
+            read = without_markup(self.all_texts, self.all_spans)
+        for name, strings in zip(("texts", "spans", "markup"), read, strict=True):
             object.__setattr__(self, name, tuple(strings))  # it is frozen
 
     @property
     def source(self) -> str:
-        """Return the text with its values."""
-        return interleave(self.texts, self.values)
+        """Return the text with its spans."""
+        return interleave(self.texts, self.spans)
 
     def input(self, placeholders: Sequence[str]) -> str:
-        """Return what the model reads: the text with placeholders in the place of values."""
+        """Return what the model reads: the text with placeholders in the place of spans."""
         return interleave(self.texts, cycle(placeholders or PLACEHOLDERS))
 
     def as_translation(self) -> list[Translation]:
-        """Return the text as its own translation if it has no letter beside its values, or none."""
-        is_copied = self.values and not has_letters(self.texts)
+        """Return the text as its own translation if it has no letter beside its spans, or none."""
+        is_copied = self.spans and not has_letters(self.texts)
         return [Translation(self.source, 0.0, 0.0)] if is_copied else []
 
     def fallback(self) -> Line:
-        """Return what to read when every translation has lost a value, a number or a dash.
+        """Return what to read when every translation has lost a span, a number or a dash.
 
-        First its numbers and dashes are values, too; then the texts between values are parts.
+        First its numbers and dashes are spans, too; then the texts between spans are parts.
         """
         part_of = functools.partial(dataclasses.replace, self, ids=None)
         if numbers_of("".join(self.texts)):
-            texts, values = [], []
+            texts, spans = [], []
             for i, text in enumerate(self.all_texts):
                 between, numbers = split_protected(text, _NUMBER)
                 texts += between
-                values += [*numbers, *self.all_values[i : i + 1]]
-            return Line((part_of(all_texts=tuple(texts), all_values=tuple(values)),))
-        texts, values, parts, around = self.all_texts, self.all_values, [], [""]
-        ends = [i for i, value in enumerate(values) if not is_sign(value, *texts[i : i + 2])]
-        for number, (start, stop) in enumerate(pairwise([-1, *ends, len(values)])):
-            run, signs = [*texts[start + 1 : stop + 1]], values[start + 1 : stop]
-            value = "".join(values[stop : stop + 1])
+                spans += [*numbers, *self.all_spans[i : i + 1]]
+            return Line((part_of(all_texts=tuple(texts), all_spans=tuple(spans)),))
+        texts, spans, parts, around = self.all_texts, self.all_spans, [], [""]
+        ends = [i for i, span in enumerate(spans) if not is_markup(span, *texts[i : i + 2])]
+        for number, (start, stop) in enumerate(pairwise([-1, *ends, len(spans)])):
+            run, markup = [*texts[start + 1 : stop + 1]], spans[start + 1 : stop]
+            span = "".join(spans[stop : stop + 1])
             if not has_letters(run):
-                around[-1] += interleave(run, signs) + value
+                around[-1] += interleave(run, markup) + span
                 continue
             around[-1] += run[0][: -len(run[0].lstrip()) or None]
-            around.append(run[-1][len(run[-1].rstrip()) :] + value)
+            around.append(run[-1][len(run[-1].rstrip()) :] + span)
             run[0] = run[0].lstrip()
             run[-1] = run[-1].rstrip()
             place = (*self.place, number)
-            parts.append(part_of(place=place, all_texts=tuple(run), all_values=signs))
+            parts.append(part_of(place=place, all_texts=tuple(run), all_spans=markup))
         return Line(tuple(parts), tuple(around))
 
 
@@ -152,7 +152,7 @@ def numbers_of(text: str) -> list[str]:
 class Line(NamedTuple):
     """A line as its parts.
 
-    around: of a single sentence with values, what is copied before, between and after the parts.
+    around: of a single sentence with spans, what is copied before, between and after the parts.
     """
 
     parts: tuple[Part, ...]
@@ -160,16 +160,16 @@ class Line(NamedTuple):
 
     @classmethod
     def from_text(cls, number: int, text: Text, cut: Iterable[tuple[str, list[int]]]) -> Line:
-        """Return a line with a Part for each piece of a Text, and the values that are in it.
+        """Return a line with a Part for each piece of a Text, and the spans that are in it.
 
         number: of the line. cut: the pieces that a model reads at once, with their ids.
         """
-        parts, left = [], iter(text.values)
+        parts, left = [], iter(text.spans)
         for i, (piece, ids) in enumerate(cut):
-            texts = tuple(PLACEHOLDER.split(piece)) if text.values else (piece,)
-            values = tuple(islice(left, len(texts) - 1))
-            known = None if values else ids
-            parts.append(Part((number, i), texts, values, text.prefix, text.in_capitals, known))
+            texts = tuple(PLACEHOLDER.split(piece)) if text.spans else (piece,)
+            spans = tuple(islice(left, len(texts) - 1))
+            known = None if spans else ids
+            parts.append(Part((number, i), texts, spans, text.prefix, text.in_capitals, known))
         return cls(tuple(parts))
 
 
@@ -179,7 +179,7 @@ class Line(NamedTuple):
 def read_text(
     line: str, subwords: Vocabulary, keep: Iterable[str], language: str = ""
 ) -> tuple[str, list[str]]:
-    """Return a line as a model reads it, with a placeholder for each value, and the values.
+    """Return a line as a model reads it, with a placeholder for each span, and the spans.
 
     Values are what `minitf.text.protected` finds, and characters that stand for something else.
     keep: regular expressions of a person (UserError for others). language: of the line.
@@ -187,10 +187,10 @@ def read_text(
     text = normalise(without_entities(line))
     if "&" in text:
         text = with_and(text, word_for_and(language, subwords.characters))
-    if not keep and has_no_values(text):
+    if not keep and has_no_spans(text):
         return text, []
-    texts, values = split_protected(text, _pattern(tuple(keep), subwords))
-    return interleave(texts, cycle(PLACEHOLDERS)), values
+    texts, spans = split_protected(text, _pattern(tuple(keep), subwords))
+    return interleave(texts, cycle(PLACEHOLDERS)), spans
 
 
 @functools.lru_cache(maxsize=8)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
 _GPU_FACTOR = 8  # a GPU decodes this many times the tokens that a core decodes side by side
-_SCORED_AT_ONCE = 32  # gaps for a sign that are scored in one batch
+_SCORED_AT_ONCE = 32  # gaps that are scored in one batch
 _SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: slices}
 
 
@@ -165,7 +165,7 @@ class Translator:
         changes: fields of a Search, as in translate(lines, beam=1, n_best=1).
         keep: regular expressions; what they match is not translated, as numbers, addresses, tags
         and the other kinds of `minitf.text.protected` are not. Characters of the two planes for
-        private use stand for words (from U+F0000) and signs (from U+100000): each comes out once.
+        private use stand for words (from U+F0000) and markup (from U+100000): each comes out once.
         progress: called with the number of parts done and of all parts.
         allowed: called with some lines, it returns what may be written for them, row by row. A line
         that is translated in several parts occurs once for each.
@@ -179,7 +179,7 @@ class Translator:
             if allowed:
                 rules = allowed([distinct[part.place[0]] for part in parts])
             # All of the beam, since some may be the same text, or lack what must be kept.
-            n_best = search.beam if search.n_best > 1 or any(part.values for part in parts) else 1
+            n_best = search.beam if search.n_best > 1 or any(part.spans for part in parts) else 1
             return self._search(source, dataclasses.replace(search, n_best=n_best), rules)
 
         per_line = self._translate_lines(self._read(distinct, keep), decode_batch, search, progress)
@@ -229,18 +229,18 @@ class Translator:
 
     def _text(self, line, keep):
         """Return a line as a Text; one IN CAPITALS is put in lower case."""
-        text, values = line, ()
+        text, spans = line, ()
         if self.as_text and (self.placeholders or max(line, default="") >= chr(FIRST_WORD)):
             language = self.notes.get("source_language", "")
-            text, values = read_text(line, self.subwords, keep, language)
+            text, spans = read_text(line, self.subwords, keep, language)
         elif self.as_text:
             text = normalise(line)
         small = text if self.reads_capitals else truecase(text, self.subwords)
         prefix, rest = self.subwords.split_language(small.strip())
-        return Text(rest, tuple(values), prefix, small != text)
+        return Text(rest, tuple(spans), prefix, small != text)
 
     def _ids(self, parts):
-        """Return what the model reads of each part: those with values have placeholders."""
+        """Return what the model reads of each part: those with spans have placeholders."""
         new = [part.input(self.placeholders) for part in parts if part.ids is None]
         encoded = iter(self.subwords.encode(new) if new else [])
         return [
@@ -255,7 +255,7 @@ class Translator:
     def _translate_lines(self, lines, decode_batch, search, progress=None):
         """Return the best translations of each Line: those of its parts, as one text.
 
-        A part in whose translations a value, a number or a dash is missing is read in another way
+        A part in whose translations a span, a number or a dash is missing is read in another way
         (see `Part.fallback`).
         decode_batch(source, parts, rules): returns the hypotheses of each row of a batch. rules:
         what may be written for it, None for anything.
@@ -278,13 +278,13 @@ class Translator:
     def _translate_parts(self, parts, decode_batch, search, progress):
         """Translate parts on all cores, the longest first; return the translations of each.
 
-        They are none if each has lost something, or if there are more values than placeholders.
+        They are none if each has lost something, or if there are more spans than placeholders.
         """
         translations = [part.as_translation() for part in parts]
         read = [
             number
             for number, part in enumerate(parts)
-            if not translations[number] and len(part.values) <= len(self.placeholders)
+            if not translations[number] and len(part.spans) <= len(self.placeholders)
         ]
         ids = dict(zip(read, self._ids([parts[number] for number in read]), strict=True))
 
@@ -294,8 +294,8 @@ class Translator:
             rules = self._wellformed.allowed(source) if search.wellformed else None
             texts = []
             for part, best in zip(batch, decode_batch(source, batch, rules), strict=True):
-                # No value can be missing in a translation of a part without any: the best will do.
-                keeps_all = bool(part.values) or search.n_best > 1
+                # No span can be missing in a translation of a part without any: the best will do.
+                keeps_all = bool(part.spans) or search.n_best > 1
                 best = self._as_texts(best if keeps_all else best[:1])
                 ln_p = functools.partial(self._log_probabilities, part.prefix)
                 texts.append(restore(part, best, self.placeholders, search.wellformed, ln_p))

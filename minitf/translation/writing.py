@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 
 from minitf.text import Vocabulary
 from minitf.text.sentences import is_abbreviated
+from minitf.translation.markup import JOINT, insert_markup, place_markup
 from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, join_texts, numbers_of
-from minitf.translation.signs import JOINT, insert_signs, place_signs
 
 CUT_SENTENCE = "a sentence is too long for the model, and was translated in parts"
-
-LOST_VALUE = "a value was lost, so its sentence was translated in parts around it"
+LOST_SPAN = "a number, tag or the like was lost, so its sentence was translated in parts"
 
 _END = r"[.!?…。！？](?:[\"'”’»)\]」』]|\[\^?\w+\])*\s*$"  # a footnote may follow
 _STOP = r"(?<!\.)[.。]$"  # a full stop, and no ellipsis
@@ -54,40 +53,40 @@ def as_one_sentence(
 
     A part that a model has translated as a sentence begins with a capital letter and ends with a
     full stop. Where the source has no end of a sentence between two parts, the first letter becomes
-    small, and the full stop the mark of the source, such as its comma. A value stays as it is. Why
+    small, and the full stop the mark of the source, such as its comma. A span stays as it is. Why
     a sentence has parts is noted in `problems`.
     """
-    reason, is_begun, rewritten = LOST_VALUE if line.around else CUT_SENTENCE, False, []
+    reason, is_begun, rewritten = LOST_SPAN if line.around else CUT_SENTENCE, False, []
     for part, best in zip(line.parts, translations, strict=True):
         source = part.source
-        is_label = source.endswith(":") and part.signs  # **Note:** we sing
+        is_label = source.endswith(":") and part.markup  # **Note:** we sing
         is_open = part is not line.parts[-1] and is_unfinished(source) and not is_label
         if is_begun:
-            best = [_with_small_letter(each, part.values, subwords) for each in best]
+            best = [_with_small_letter(each, part.spans, subwords) for each in best]
         if is_open:
-            best = [_without_stop(each, source.rstrip(), part.values, reason) for each in best]
+            best = [_without_stop(each, source.rstrip(), part.spans, reason) for each in best]
         rewritten.append(best)
         is_begun = is_open
     return rewritten
 
 
-def _without_stop(translation, source, values, reason):
+def _without_stop(translation, source, spans, reason):
     text, mark = translation.text, re.search(_MARK, source)
-    if not text.endswith(values):
+    if not text.endswith(spans):
         text = re.sub(_STOP, "", text)
     if mark and text[-1:] not in ",;:–—.!?…":
         text += mark[0]
     return translation._replace(text=text, problems=(*translation.problems, reason))
 
 
-def _with_small_letter(translation, values, subwords):
+def _with_small_letter(translation, spans, subwords):
     """Return a Translation that begins in lower case, unless its first word keeps its capital.
 
     A name, or a noun in German, takes more subwords in lower case: the model has not read it so.
     """
     text = translation.text
     word = re.match(_WORD, text)
-    if not word or text.startswith(values):
+    if not word or text.startswith(spans):
         return translation
     if word[0] == "I" or word[0][1:] != word[0][1:].lower() or text.isupper():
         return translation  # the English word I, an abbreviation such as NATO, all in capitals
@@ -114,39 +113,39 @@ def restore(
     wellformed: bool = True,
     log_probabilities: Callable[[Sequence[tuple[str, str]]], Sequence[float]] | None = None,
 ) -> list[Translation]:
-    """Return the translations that have each placeholder once, with the part's values in its place.
+    """Return the translations that have each placeholder once, with the part's spans in place.
 
     wellformed: they have the numbers and dashes of the part as well, and no full stop that the
-    source lacks. log_probabilities: as for `place_signs`, which gives them the part's signs.
-    Those that are the same then are returned once.
+    source lacks. log_probabilities: as for `place_markup`, which gives them the part's markup.
+    Translations that are the same then are returned once.
     """
-    values = dict(zip(placeholders, part.values, strict=False))
-    if len(values) < len(part.values):
+    spans = dict(zip(placeholders, part.spans, strict=False))
+    if len(spans) < len(part.spans):
         return []
     source, numbers, distinct = part.source.rstrip(), numbers_of("".join(part.texts)), {}
-    read, unused = part.input(placeholders), next(iter(placeholders[len(values) :]), "")
-    joints = {each for each, value in values.items() if re.fullmatch(JOINT, value)}
+    read, unused = part.input(placeholders), next(iter(placeholders[len(spans) :]), "")
+    joints = {each for each, span in spans.items() if re.fullmatch(JOINT, span)}
     patterns = [
         rf"(?<=\w ){re.escape(each)}(?= \w)" if each in joints else re.escape(each)
-        for each in values
+        for each in spans
     ]
     pattern = rf"(?<!\w)(?:{'|'.join(patterns) or '(?!)'})(?!\w)"
     for each in translations:
         rest, words = re.sub(pattern, "", each.text), re.findall(pattern, each.text)
-        if values and (sorted(words) != sorted(values) or any(map(rest.count, placeholders))):
+        if spans and (sorted(words) != sorted(spans) or any(map(rest.count, placeholders))):
             continue  # one is missing, or is there twice, or in a word
-        if wellformed and placeholders and (values or numbers) and numbers_of(rest) != numbers:
+        if wellformed and placeholders and (spans or numbers) and numbers_of(rest) != numbers:
             if not distinct:
                 break  # better read again than the next best, which has them in other places
             continue
         # Drop placeholders that are not in the source.
-        text = PLACEHOLDER.sub("", each.text) if placeholders and not values else each.text
-        if part.signs:
-            text = place_signs(text, part.signs, read, unused, log_probabilities)
+        text = PLACEHOLDER.sub("", each.text) if placeholders and not spans else each.text
+        if part.markup:
+            text = place_markup(text, part.markup, read, unused, log_probabilities)
         text = text.upper() if part.in_capitals else text
         if wellformed:
             text = without_added_stop(text, source)
-        text = insert_signs(text, part.signs, values)
+        text = insert_markup(text, part.markup, spans)
         distinct.setdefault(text, each._replace(text=text))
     return list(distinct.values())
 

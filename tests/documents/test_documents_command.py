@@ -146,7 +146,7 @@ def test_marks_out_of_order_do_not_leave_the_text():
         return " ".join(reversed(line.split(" ")))
 
     def moved(pattern, to):
-        """Return a translator that moves what stands for words (w, v) and for signs (s, t)."""
+        """Return a translator that moves what stands for words (w, v) and for markup (s, t)."""
         characters = str.maketrans("wvst", "\U000f0000\U000f0001\U00100000\U00100001")
         return lambda line: re.sub(pattern.translate(characters), to.translate(characters), line)
 

@@ -79,8 +79,8 @@ def sentences(translator, count):
     while len(found) < count:
         line = f"{rng.choice(who)} {rng.choice(does)} {rng.choice(what)}{rng.choice(more)}"
         line = line[0].upper() + line[1:] + rng.choice([".", "?", "!", ""])
-        (read,) = translator._read([line])  # values and signs are kept by Python only
-        if line not in found and [[*part.values, *part.signs] for part in read.parts] == [[]]:
+        (read,) = translator._read([line])  # spans and markup are kept by Python only
+        if line not in found and [[*part.spans, *part.markup] for part in read.parts] == [[]]:
             found.append(line)
     return found
 

@@ -108,17 +108,17 @@ def test_models_of_other_languages_are_refused(languages, monkeypatch):
         judge.score("model")
 
 
-def test_values_are_counted_where_they_arrive_whole(monkeypatch, capsys):
-    """A translator that loses every 7 brings what has none; the same values are drawn each time."""
+def test_spans_are_counted_where_they_arrive_whole(monkeypatch, capsys):
+    """A translator that loses every 7 brings what has none; the same spans are drawn each time."""
     monkeypatch.setattr(judge, "languages_of", lambda folder: ("en", "de"))
     translator = mock.Mock()
     translator.translate = lambda lines: [[mock.Mock(text=s.replace("7", ""))] for s in lines]
     monkeypatch.setattr(judge.Translator, "load", lambda folder: translator)
-    judge.values("model")
+    judge.spans("model")
     printed = capsys.readouterr().out
     rows = dict(re.findall(r"\| ([^|]+) \| `.*` \| (\d+) \|", printed))
     assert rows.keys() == judge.VALUES.keys()
     assert rows["emoji"] == rows["file name"] == "100"
     assert 0 < int(rows["number with points or commas"]) < 100
-    judge.values("model")
+    judge.spans("model")
     assert capsys.readouterr().out == printed

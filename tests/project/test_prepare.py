@@ -37,10 +37,10 @@ def rng(seed=0):
         (("At 2:30.", "Um halb drei."), None),  # nothing on the other side
         (("5% of 10%", "5% von 20%"), None),
         (("I have $5.", "Ich habe 5 €."), None),  # other money
-        ((" ".join(["1,5"] * 9),) * 2, None),  # more values than placeholders
+        ((" ".join(["1,5"] * 9),) * 2, None),  # more spans than placeholders
     ],
 )
-def test_values_of_both_sides_become_placeholders(pair, expected):
+def test_spans_of_both_sides_become_placeholders(pair, expected):
     assert prepare.protected_pair(*pair) == (expected or pair)
 
 

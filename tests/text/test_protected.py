@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from minitf.text import protected
-from minitf.text.protected import has_no_values, protected_pattern, split_protected
+from minitf.text.protected import has_no_spans, protected_pattern, split_protected
 
 PATTERN = protected_pattern()
 # A sentence of each kind, in which what is between two | is kept.
@@ -81,24 +81,24 @@ def test_each_pattern_finds_its_examples():
 
 
 @pytest.mark.parametrize("line", FOUND)
-def test_values_are_found_whole(line):
-    texts, values = split_protected(line.replace("|", ""), PATTERN)
+def test_spans_are_found_whole(line):
+    texts, spans = split_protected(line.replace("|", ""), PATTERN)
     pieces = line.split("|")
-    assert (texts, values) == (pieces[::2], pieces[1::2])
+    assert (texts, spans) == (pieces[::2], pieces[1::2])
 
 
-def test_a_text_with_values_is_not_plain():
+def test_a_text_with_spans_is_not_plain():
     lines = [line.replace("|", "") for line in FOUND]
     lines += ["www.,x", "Go to Node.js", "a.b", "It is x.org.", "wash()", "a -- b=c", "*no*", ":D"]
     assert not list(
-        filter(has_no_values, filter(lambda line: split_protected(line, PATTERN)[1], lines))
+        filter(has_no_spans, filter(lambda line: split_protected(line, PATTERN)[1], lines))
     )
-    assert has_no_values('"Well-known," said Tom\'s friend... Really? Yes!')
-    assert not has_no_values(f"a{5000 * '.'}x")  # at once: no full stop is counted in two ways
+    assert has_no_spans('"Well-known," said Tom\'s friend... Really? Yes!')
+    assert not has_no_spans(f"a{5000 * '.'}x")  # at once: no full stop is counted in two ways
 
 
 @pytest.mark.parametrize("line", NOT_FOUND)
-def test_words_and_short_numbers_are_no_values(line):
+def test_words_and_short_numbers_are_no_spans(line):
     assert split_protected(line, PATTERN) == ([line], [])
 
 

@@ -305,7 +305,7 @@ def test_words_cut_by_bpe_are_joined(folder):
 
 @pytest.mark.parametrize("reads", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_validation_reads_lines_as_the_model_will(folder, monkeypatch, reads):
-    """As the public model from which it is tuned, resumed or not: capitals, and marks of values."""
+    """As the public model from which it is tuned, resumed or not: capitals, and placeholders."""
     assert run("first") == 0
     notes = json.loads(Path("first/config.json").read_text())
     assert notes["reads_capitals"] is False

@@ -10,7 +10,7 @@ from minitf.text.protected import PLACEHOLDERS
 from minitf.translation import Translation, Translator
 from minitf.translation.placeholders import copied_placeholders
 from minitf.translation.reading import Line, Part, Text, read_text
-from minitf.translation.writing import LOST_VALUE, join_parts, restore
+from minitf.translation.writing import LOST_SPAN, join_parts, restore
 
 PART = Part((0, 0), ("Call ", " at ", "!"), ("030 1234567", "17:45"))
 
@@ -39,12 +39,12 @@ def test_a_placeholder_inside_a_word_is_not_there():
     assert [t.text for t in restore(part, written, ("X1", "X2"))] == ["1,1 or 2,2."]
 
 
-def test_capitals_do_not_change_a_value():
+def test_capitals_do_not_change_a_span():
     part = Part((0, 0), ("write to ", ""), ("anna@x.org",), in_capitals=True)
     assert restore(part, said("schreib ①"), PLACEHOLDERS)[0].text == "SCHREIB anna@x.org"
 
 
-def test_a_value_beside_a_sign_may_have_a_character_for_private_use():
+def test_a_span_beside_markup_may_have_a_character_for_private_use():
     part = Part((0, 0), ("see ", " it ", ""), ("*", "\ue000x9\ue000"))
     assert restore(part, said("sieh ①"), PLACEHOLDERS)[0].text == "sieh * \ue000x9\ue000"
 
@@ -54,7 +54,7 @@ def test_what_the_model_writes_by_itself_keeps_its_full_stop():
     assert restore(part, said("Sparen."), PLACEHOLDERS, False)[0].text == "Sparen."
 
 
-def test_only_values_are_copied():
+def test_only_spans_are_copied():
     assert [each.text for each in Part((0, 0), ("", "?"), ("1,2",)).as_translation()] == ["1,2?"]
     assert Part((0, 0), ("12 ?",)).as_translation() == []
 
@@ -75,13 +75,13 @@ def test_a_translation_has_the_numbers_and_the_dashes_of_its_source(source, writ
     assert [each.text for each in found] == [expected] * (expected is not None)
 
 
-def test_a_number_that_was_lost_becomes_a_value():
+def test_a_number_that_was_lost_becomes_a_span():
     (part,) = Part((0, 0), ("At 5pm or ", " - no. 12"), ("1,5",)).fallback().parts
-    assert part.values == ("5pm", "1,5", "12")
-    assert [sign.text for sign in part.signs] == ["-"] and part.texts[-1] == ""
+    assert part.spans == ("5pm", "1,5", "12")
+    assert [piece.text for piece in part.markup] == ["-"] and part.texts[-1] == ""
 
 
-def test_a_sign_that_joins_two_words_is_read_as_a_word():
+def test_a_symbol_that_joins_two_words_is_read_as_a_word():
     part = Part((0, 0), ("her", "his and ", ""), ("/", "1,5"))
     assert part.input(PLACEHOLDERS) == "her ① his and ②"
     for written, expected in (("② ihr ① sein", "1,5 ihr/sein"), ("② ihr sein ①", None)):
@@ -90,24 +90,24 @@ def test_a_sign_that_joins_two_words_is_read_as_a_word():
     assert part.fallback().around == ("", "/", " 1,5")
 
 
-def test_more_values_than_placeholders_are_translated_around():
+def test_more_spans_than_placeholders_are_translated_around():
     part = Part((0, 0), ("a ", " b ", " c"), ("1,1", "2,2"))
     assert restore(part, said("a ① b c"), PLACEHOLDERS[:1]) == []
 
 
-def test_around_its_values_a_part_is_whole_again():
+def test_around_its_spans_a_part_is_whole_again():
     line = PART.fallback()
     assert line.around == ("", " 030 1234567 ", " 17:45!")
     assert [part.all_texts for part in line.parts] == [("Call",), ("at",)]
     assert [part.place for part in line.parts] == [(0, 0, 0), (0, 0, 1)]
 
 
-def test_each_part_gets_its_own_values():
+def test_each_part_gets_its_own_spans():
     cut = [("Call ① now.", [8]), ("Or ② or ③.", [9]), ("So it is.", [6, 5])]
     line = Line.from_text(4, Text("", ("a", "b", "c"), prefix=[7]), cut)
     first, second, plain = line.parts
     assert first == Part((4, 0), ("Call ", " now."), ("a",), [7])
-    assert second.values == ("b", "c") and second.input(PLACEHOLDERS) == "Or ① or ②."
+    assert second.spans == ("b", "c") and second.input(PLACEHOLDERS) == "Or ① or ②."
     assert plain == Part((4, 2), ("So it is.",), prefix=[7])
     assert (first.ids, second.ids, plain.ids) == (None, None, [6, 5])  # one is not read yet
 
@@ -124,13 +124,13 @@ def test_what_is_around_the_parts_of_a_sentence_brings_its_spaces():
         assert found[0].text == expected
 
 
-# Characters that stand for values -----------------------------------------------------------------
+# Characters that stand for spans -----------------------------------------------------------------
 
 WORD, OTHER, SIGN = "\U000f0000", "\U000f0001", "\U00100000"
 
 
 @pytest.mark.parametrize(
-    ("line", "read", "values"),
+    ("line", "read", "spans"),
     [
         (f"{WORD} is here,  {OTHER} there", "① is here, ② there", [WORD, OTHER]),
         (f"It\u00a0is {WORD} 5,000 \u201eyes\u201c ②", 'It is ① ② "yes" ③', [WORD, "5,000", "②"]),
@@ -139,10 +139,10 @@ WORD, OTHER, SIGN = "\U000f0000", "\U000f0001", "\U00100000"
         (f"See https://x.org/{WORD}/a now", "See ① now", [f"https://x.org/{WORD}/a"]),
     ],
 )
-def test_a_character_for_private_use_is_a_value(echo, line, read, values):
+def test_a_character_for_private_use_is_a_span(echo, line, read, spans):
     found, kept = read_text(line, echo.subwords, [])
     (part,) = Line.from_text(0, Text(found, kept), [(found, [])]).parts
-    assert (part.input(PLACEHOLDERS), list(part.values)) == (read, values)
+    assert (part.input(PLACEHOLDERS), list(part.spans)) == (read, spans)
 
 
 def test_characters_for_private_use_arrive(echo):
@@ -189,18 +189,18 @@ def echo():
         "call ② now.",
     ],
 )
-def test_every_value_arrives(echo, line):
+def test_every_span_arrives(echo, line):
     assert echo.placeholders == list(PLACEHOLDERS)
     for text in (line, line.replace(" ", "\u00a0")):
         assert echo.translate([text], beam=2)[0][0].text == line
 
 
-def test_a_sentence_that_was_cut_around_its_values_says_so(echo):
+def test_a_sentence_that_was_cut_around_its_spans_says_so(echo):
     kept, lost = echo.translate(["call 1,1 now.", "call 1,1 or 2,2 now."], beam=2)
-    assert (kept[0].problems, lost[0].problems) == ((), (LOST_VALUE,))
+    assert (kept[0].problems, lost[0].problems) == ((), (LOST_SPAN,))
 
 
-def test_with_a_value_all_of_the_beam_is_looked_at(echo, monkeypatch):
+def test_with_a_span_all_of_the_beam_is_looked_at(echo, monkeypatch):
     """The best hypothesis may lack its placeholder."""
     asked, search = [], echo._search
 
@@ -214,7 +214,7 @@ def test_with_a_value_all_of_the_beam_is_looked_at(echo, monkeypatch):
     assert asked == [1, 3]
 
 
-def test_a_sign_is_placed_by_the_subwords_of_both_languages(echo, monkeypatch):
+def test_markup_is_placed_by_the_subwords_of_both_languages(echo, monkeypatch):
     sides, encode = [], echo.subwords.encode
 
     def watch(lines, side="source"):

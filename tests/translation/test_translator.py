@@ -190,8 +190,8 @@ class Pieces:
         return [[0] if line in self.words else [0, 0] for line in lines]
 
 
-def part_of(values=(), around=("",)):
-    return Part((0, 0), tuple(around), tuple(values))
+def part_of(spans=(), around=("",)):
+    return Part((0, 0), tuple(around), tuple(spans))
 
 
 def as_one(texts, parts, subwords):
@@ -223,7 +223,7 @@ def test_the_parts_of_a_sentence_read_as_one(parts, sources, expected):
     assert cut == [*(not s.endswith((".", '."')) for s in sources.split("|")[:-1]), False]
 
 
-def test_values_at_the_edges_of_a_part_stay_as_they_are(subwords):
+def test_spans_at_the_edges_of_a_part_stay_as_they_are(subwords):
     cases = [
         ("Er mag A.", ["A."], ["", " he likes"]),
         ("Tom_1 auch.", ["Tom_1"], ["", " too,"]),
@@ -232,7 +232,7 @@ def test_values_at_the_edges_of_a_part_stay_as_they_are(subwords):
     texts = [text for text, *_ in cases]
     found = as_one(texts, [part_of(*case) for _, *case in cases], subwords)
     assert [best.text for best in found] == ["Er mag A.", "Tom_1 auch,", "Ab sofort."]
-    plain = [part_of([], ["".join([*values, after])]) for _, values, (_, after) in cases]
+    plain = [part_of([], ["".join([*spans, after])]) for _, spans, (_, after) in cases]
     changed = as_one(texts, plain, subwords)
     assert [best.text for best in changed] == ["Er mag A", "tom_1 auch,", "ab sofort."]
 
@@ -555,4 +555,4 @@ def test_a_capital_letter_without_a_subword_is_read_and_not_kept(folder):
     """German has few Ö, Ä and Ü: where no subword has them, Öl is still a word to translate."""
     translator = Translator.load(ROOT / "examples" / "models" / folder)
     words, foreign = translator._read(["Öl, Äpfel und Übung", "Das ist 東京"])
-    assert words.parts[0].values == () and foreign.parts[0].values == ("東京",)
+    assert words.parts[0].spans == () and foreign.parts[0].spans == ("東京",)

@@ -1,29 +1,29 @@
-"""A sign beside the words is not read, and stands at its place in the translation."""
+"""Markup beside the words is not read, and stands at its place in the translation."""
 
 import numpy as np
 import pytest
 
 from minitf.text.protected import PLACEHOLDERS, protected_pattern, split_protected
-from minitf.translation.reading import Line, Text
-from minitf.translation.signs import (
-    Sign,
+from minitf.translation.markup import (
+    Markup,
     gaps_of,
-    insert_signs,
-    place_signs,
-    without_signs,
+    insert_markup,
+    place_markup,
+    without_markup,
 )
+from minitf.translation.reading import Line, Text
 
 KNOWN = frozenset("abcdefghijklmnopqrstuvwxyzIHST .,:;!?\"'0123456789")
 
 
 def read(line):
-    """Return what a model reads of a line, and its signs."""
-    texts, values, signs = without_signs(*split_protected(line, protected_pattern((), KNOWN)))
-    return "①".join(texts), values, signs
+    """Return what a model reads of a line, and its markup."""
+    texts, spans, markup = without_markup(*split_protected(line, protected_pattern((), KNOWN)))
+    return "①".join(texts), spans, markup
 
 
 @pytest.mark.parametrize(
-    ("line", "expected", "signs"),
+    ("line", "expected", "markup"),
     [
         ("It is > so.", "It is so.", [(">", 2, "", "")]),
         ("* It is so", "It is so", [("*", 0, "", "")]),
@@ -37,10 +37,10 @@ def read(line):
         ("It is (5%) so", "It is ① so", [("(", 2, "", "5"), (")", 3, "%", "")]),
     ],
 )
-def test_what_a_model_reads(line, expected, signs):
-    text, values, found = read(line)
-    assert (text, found) == (expected, [Sign(*each) for each in signs])
-    assert values == ["5%"] * ("5%" in line)
+def test_what_a_model_reads(line, expected, markup):
+    text, spans, found = read(line)
+    assert (text, found) == (expected, [Markup(*each) for each in markup])
+    assert spans == ["5%"] * ("5%" in line)
 
 
 def likely(*pairs):
@@ -63,33 +63,32 @@ def likely(*pairs):
         ("It (is) so", "So", [], "(So)"),
     ],
 )  # fmt: skip
-def test_a_sign_stands_where_the_model_expects_it(line, translation, likely_pairs, expected):
-    source, _, signs = read(line)
-    text = place_signs(translation, signs, source, "①", likely(*likely_pairs))
-    assert insert_signs(text, signs, {}) == expected
+def test_markup_stands_where_the_model_expects_it(line, translation, likely_pairs, expected):
+    source, _, markup = read(line)
+    text = place_markup(translation, markup, source, "①", likely(*likely_pairs))
+    assert insert_markup(text, markup, {}) == expected
 
 
-def test_signs_keep_their_order_and_a_word_between_them():
-    signs = [Sign("<b>", 1, "", "x"), Sign("</b>", 2, "x", ""), Sign("!", 2)]
+def test_markup_keeps_its_order_and_a_word_between_them():
+    markup = [Markup("<b>", 1, "", "x"), Markup("</b>", 2, "x", ""), Markup("!", 2)]
     scores = np.zeros((3, 6))
     scores[0, 4], scores[1, 1], scores[2, 3] = 2, 1, 3
-    first, second, third = gaps_of(signs, 3, scores)
+    first, second, third = gaps_of(markup, 3, scores)
     assert first < second == third == 3
-    assert gaps_of(signs[:1], 1, scores[:1]) == [5]  # at the end, as in the source
+    assert gaps_of(markup[:1], 1, scores[:1]) == [5]  # at the end, as in the source
 
 
-def test_without_a_placeholder_a_sign_stands_as_far_from_the_beginning():
-    signs = [Sign("%", 1)]
-    found = place_signs("eins zwei drei vier", signs, "one two", "", None)
-    assert insert_signs(found, signs, {}) == "eins zwei % drei vier"
+def test_without_a_placeholder_markup_stands_as_far_from_the_beginning():
+    markup = [Markup("%", 1)]
+    found = place_markup("eins zwei drei vier", markup, "one two", "", None)
+    assert insert_markup(found, markup, {}) == "eins zwei % drei vier"
 
 
-def test_around_lost_values_the_signs_are_in_their_piece():
-    values = ("(", ")", "5%", "<", ">", "6%", "*", "*", "%")
+def test_around_lost_spans_the_markup_is_in_its_piece():
+    spans = ("(", ")", "5%", "<", ">", "6%", "*", "*", "%")
     line = "①yes② ③ is ④so⑤ and ⑥ ⑦no⑧ one ①"
-    (part,) = Line.from_text(0, Text(line, values), [(line, [])]).parts
-    assert part.values == ("5%", "6%") and part.input(PLACEHOLDERS) == "yes ① is so and ② no one"
-    found = [
-        (each.source, "".join(sign.text for sign in each.signs)) for each in part.fallback().parts
-    ]
+    (part,) = Line.from_text(0, Text(line, spans), [(line, [])]).parts
+    assert part.spans == ("5%", "6%") and part.input(PLACEHOLDERS) == "yes ① is so and ② no one"
+    read = part.fallback().parts
+    found = [(each.source, "".join(piece.text for piece in each.markup)) for each in read]
     assert found == [("yes", "()"), ("is so and", "<>"), ("no one", "**%")]
