@@ -13,7 +13,7 @@ is greatest, if it is in the gap i of the source. Its pieces keep their order.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -109,69 +109,70 @@ def without_markup(
     return read.split(_SPAN), words, markup
 
 
-def with_extra_word(text: str, gap: int, word: str) -> str:
-    """Return a text with an extra word after its first `gap` words.
-
-    >>> with_extra_word("Das ist so.", 1, "①")
-    'Das ① ist so.'
-    """
-    words = text.split()
-    return " ".join([*words[:gap], word, *words[gap:]])
-
-
 def place_markup(
     target: str,
     markup: Sequence[Markup],
     source: str,
     placeholder: str,
     log_probabilities: Callable[[Sequence[tuple[str, str]]], Sequence[float]] | None,
+    spans: Collection[str] = (),
 ) -> str:
     """Return a translation with a character for each piece of markup, for `insert_markup`.
 
     placeholder: one that is not in the source. log_probabilities: of pairs of a source and a
     target, it returns ln P of each target. Without one of them, markup stands as far from the
-    beginning as it does in the source.
+    beginning as it does in the source. spans: the placeholders of both.
     """
-    n_source, words = len(source.split()), target.split()
-    n, gaps = len(words), range(len(words) + 1)
-    scores = [[-abs(piece.gap / n_source - gap / max(n, 1)) for gap in gaps] for piece in markup]
+    read, words = source.split(), target.split()
+    gaps, n, n_source = range(len(words) + 1), max(1, len(words)), len(read)
+    scores = [[-abs(piece.gap / n_source - gap / n) for gap in gaps] for piece in markup]
     scores = np.array(scores)
     inside = [number for number, piece in enumerate(markup) if 0 < piece.gap < n_source]
     if placeholder and log_probabilities and inside:
-        sources = [with_extra_word(source, markup[number].gap, placeholder) for number in inside]
-        targets = [with_extra_word(target, gap, placeholder) for gap in gaps]
+        among = [markup[number].gap for number in inside]
+        sources = [" ".join([*read[:gap], placeholder, *read[gap:]]) for gap in among]
+        targets = [" ".join([*words[:gap], placeholder, *words[gap:]]) for gap in gaps]
         pairs = list(product(sources, targets))
-        scores[inside] = np.reshape(log_probabilities(pairs), (len(inside), n + 1))
+        scores[inside] = np.reshape(log_probabilities(pairs), (len(inside), len(gaps)))
     for piece, row in zip(markup, scores, strict=True):
         if piece.before in _STOPS:  # it touches one here as well, if there is another
             row[1:] -= _PENALTY * np.array([not word.endswith(piece.before) for word in words])
-    return with_markup(target, markup, gaps_of(markup, n_source, scores))
+    before = [
+        np.cumsum([0, *(sum(map(word.count, spans)) for word in each)]) for each in (read, words)
+    ]
+    return with_markup(target, markup, gaps_of(markup, *before, scores))
 
 
-def gaps_of(markup: Sequence[Markup], n_source: int, scores: np.ndarray) -> list[int]:
+def gaps_of(
+    markup: Sequence[Markup], in_source: np.ndarray, in_target: np.ndarray, scores: np.ndarray
+) -> list[int]:
     """Return the best gap of each piece of markup in a translation, in the order of the source.
 
-    n_source: the number of words of the source. scores (K, n + 1): of each of K pieces in each gap
-    of n words. What is before all words of the source is before all words of the translation, and
-    the like behind them. Between two pieces is a word where the source has one.
+    in_source (m + 1,), in_target (n + 1,): how many spans are before each gap of the words of
+    both. scores (K, n + 1): of each of K pieces in each gap. What is before all words of the source
+    is before those of the translation, and the like behind them. Between two pieces are a word and
+    as many spans, where the source has them there.
     """
-    scores = np.array(scores, dtype=float)
+    scores, n_source = np.array(scores, dtype=float), len(in_source) - 1
     n = scores.shape[1] - 1
     gaps = np.arange(n + 1)
+    earlier = gaps[:, None]
     for piece, row in zip(markup, scores, strict=True):
+        if re.fullmatch(JOINT, piece.text):  # it is between two spans, as | in "5 | 6"
+            row -= _PENALTY * abs(in_target - in_source[piece.gap])
         if piece.gap in (0, n_source):
             row -= _PENALTY * (gaps != (0 if piece.gap == 0 else n))
         else:  # what touches a word needs one there
             row -= _PENALTY * ((gaps == 0) * piece.is_behind + (gaps == n) * piece.is_in_front)
     best, came_from = scores[0], []
     for (first, second), row in zip(pairwise(markup), scores[1:], strict=True):
-        if first.gap == second.gap:
-            before = gaps
-        else:  # the best of the gaps before each; nothing is before the first
-            before = np.array([np.argmax(best[: max(1, gap)]) for gap in gaps])
-            row = row - _PENALTY * (gaps == 0)
-        came_from.append(before)
-        best = row + best[before]
+        are_apart = first.gap != second.gap
+        between = in_source[second.gap] - in_source[first.gap]
+        faults = abs(in_target - in_target[:, None] - between) + (earlier == gaps) * are_apart
+        moves = best[:, None] - _PENALTY * faults
+        moves[earlier > gaps if are_apart else earlier != gaps] = -np.inf
+        came_from.append(moves.argmax(axis=0))
+        best = row + moves.max(axis=0)
     chosen = [int(np.argmax(best))]
     for before in reversed(came_from):
         chosen.insert(0, int(before[chosen[0]]))
@@ -192,19 +193,23 @@ def with_markup(text: str, markup: Sequence[Markup], gaps: Sequence[int]) -> str
         start, core, end = re.fullmatch(_WORD, word, re.DOTALL).groups()
         inner = {"opening": start, "before": "", "core": core, "after": "", "closing": end}
         words.append({"before all": "", **inner, "after all": ""})
-    alone = [[] for _ in range(len(words) + 1)]
+    alone, in_front = ([[] for _ in range(len(words) + 1)] for _ in range(2))
     spaces = [" "] * len(words)
     for number, (piece, gap) in enumerate(zip(markup, gaps, strict=True)):
         character = chr(_FIRST_MARKUP + number)
-        if gap and piece.is_behind:
+        if gap and piece.is_behind and not alone[gap] and not in_front[gap]:
             place = "after all" if piece.before in _STOPS else "after"
             words[gap - 1][place] += character if piece.before else f" {character}"
             if piece.before and piece.after.isalnum() and gap < len(words):
                 spaces[gap] = ""
-        elif gap < len(words) and piece.is_in_front:
-            words[gap]["before" if piece.after.isalnum() else "before all"] += character
+        elif gap < len(words) and (piece.is_in_front or (piece.after and not gap)):
+            in_front[gap].append((character, "before" if piece.after.isalnum() else "before all"))
         else:
-            alone[gap].append(character)
+            alone[gap] += [*(each for each, _ in in_front[gap]), character]
+            in_front[gap].clear()
+    for word, those in zip(words, in_front, strict=False):
+        for character, place in those:
+            word[place] += character
     result = " ".join(alone[0])
     for space, word, after in zip(spaces, words, alone[1:], strict=True):
         result = " ".join([result + space + "".join(word.values()), *after])

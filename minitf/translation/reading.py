@@ -30,7 +30,7 @@ from minitf.translation.markup import Markup, is_markup, without_markup
 
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
 _DASH = r"(?<!\S)[-\u2013](?!\S)"
-_NUMBER = re.compile(rf"\w*\d\w*|{_DASH}")  # or a dash
+_NUMBER = re.compile(rf"\w*\d\w*|{_DASH}|\"")  # or a dash, or a quotation mark
 # Characters that stand for spans; several with punctuation alone between them are one span.
 _STAND_INS = r"[\U000f0000-\U0010ffff](?:[^\w\s]*[\U000f0000-\U0010ffff])*"
 # What is too long is cut after a clause, else after a word, else between two characters: never
@@ -97,6 +97,11 @@ class Part:
             object.__setattr__(self, name, tuple(strings))  # it is frozen
 
     @property
+    def has_choice(self) -> bool:
+        """Return whether another translation than the best may be the first with all it needs."""
+        return bool(self.spans) or any('"' in text for text in self.texts)
+
+    @property
     def source(self) -> str:
         """Return the text with its spans."""
         return interleave(self.texts, self.spans)
@@ -111,9 +116,9 @@ class Part:
         return [Translation(self.source, 0.0, 0.0)] if is_copied else []
 
     def fallback(self) -> Line:
-        """Return what to read when every translation has lost a span, a number or a dash.
+        """Return what to read when every translation has lost a span, number, dash or quote.
 
-        First its numbers and dashes are spans, too; then the texts between spans are parts.
+        First its numbers and the like are spans, too; then the texts between spans are parts.
         """
         part_of = functools.partial(dataclasses.replace, self, ids=None)
         if numbers_of("".join(self.texts)):
@@ -141,12 +146,12 @@ class Part:
 
 
 def numbers_of(text: str) -> list[str]:
-    """Return the numbers and dashes of a text; its translation must have the same ones.
+    """Return numbers, dashes and quotation marks of a text; its translation must have the same.
 
-    >>> numbers_of("It's 5pm - no. 12"), numbers_of("the 12th - at 5")
-    (['-', '12', '5'], ['-', '12', '5'])
+    >>> numbers_of("It's 5pm - no. 12"), numbers_of("the „12th“ - at 5")
+    (['-', '12', '5'], ['"', '"', '-', '12', '5'])
     """
-    return sorted(re.findall(rf"\d+|{_DASH}", text))
+    return sorted(re.findall(rf"\d+|{_DASH}|\"", normalise(text)))
 
 
 class Line(NamedTuple):

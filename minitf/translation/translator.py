@@ -179,7 +179,8 @@ class Translator:
             if allowed:
                 rules = allowed([distinct[part.place[0]] for part in parts])
             # All of the beam, since some may be the same text, or lack what must be kept.
-            n_best = search.beam if search.n_best > 1 or any(part.spans for part in parts) else 1
+            has_choice = search.n_best > 1 or any(part.has_choice for part in parts)
+            n_best = search.beam if has_choice else 1
             return self._search(source, dataclasses.replace(search, n_best=n_best), rules)
 
         per_line = self._translate_lines(self._read(distinct, keep), decode_batch, search, progress)
@@ -294,9 +295,8 @@ class Translator:
             rules = self._wellformed.allowed(source) if search.wellformed else None
             texts = []
             for part, best in zip(batch, decode_batch(source, batch, rules), strict=True):
-                # No span can be missing in a translation of a part without any: the best will do.
-                keeps_all = bool(part.spans) or search.n_best > 1
-                best = self._as_texts(best if keeps_all else best[:1])
+                has_choice = part.has_choice or search.n_best > 1
+                best = self._as_texts(best if has_choice else best[:1])
                 ln_p = functools.partial(self._log_probabilities, part.prefix)
                 texts.append(restore(part, best, self.placeholders, search.wellformed, ln_p))
             return texts

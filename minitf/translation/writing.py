@@ -11,7 +11,7 @@ from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, joi
 CUT_SENTENCE = "a sentence is too long for the model, and was translated in parts"
 LOST_SPAN = "a number, tag or the like was lost, so its sentence was translated in parts"
 
-_END = r"[.!?…。！？](?:[\"'”’»)\]」』]|\[\^?\w+\])*\s*$"  # a footnote may follow
+_END = r"[.!?…。！？](?:[\"'”’»)\]」』]|\[\^?\w+\])*\s*$"  # of a sentence; a footnote may follow
 _STOP = r"(?<!\.)[.。]$"  # a full stop, and no ellipsis
 _ADDED = r"(?<![.!?])[.!。！]$"
 _FRAGMENT = 8  # the most words of a fragment
@@ -19,15 +19,6 @@ _WORDS_END = r"\w[\"'”’»)\]]*$"
 _MARK = r"[,;:–—，；：、]$"  # after which reading.py cuts
 _WORD = r"[^\W\d_]+"
 _DOUBLE_QUOTES = '["„“”«»]'
-
-
-def is_unfinished(source: str) -> bool:
-    """Return whether a sentence goes on after this part of its source.
-
-    >>> is_unfinished("I went out,"), is_unfinished('He said: "No!"'), is_unfinished("It is so.[1]")
-    (True, False, False)
-    """
-    return not re.search(_END, source)
 
 
 def without_added_stop(text: str, source: str) -> str:
@@ -60,7 +51,7 @@ def as_one_sentence(
     for part, best in zip(line.parts, translations, strict=True):
         source = part.source
         is_label = source.endswith(":") and part.markup  # **Note:** we sing
-        is_open = part is not line.parts[-1] and is_unfinished(source) and not is_label
+        is_open = part is not line.parts[-1] and not re.search(_END, source) and not is_label
         if is_begun:
             best = [_with_small_letter(each, part.spans, subwords) for each in best]
         if is_open:
@@ -115,9 +106,9 @@ def restore(
 ) -> list[Translation]:
     """Return the translations that have each placeholder once, with the part's spans in place.
 
-    wellformed: they have the numbers and dashes of the part as well, and no full stop that the
-    source lacks. log_probabilities: as for `place_markup`, which gives them the part's markup.
-    Translations that are the same then are returned once.
+    wellformed: they have the numbers, dashes and quotes of the part as well, and no full stop that
+    the source lacks. log_probabilities: as for `place_markup`, which gives them the part's markup.
+    Those that are the same then are returned once.
     """
     spans = dict(zip(placeholders, part.spans, strict=False))
     if len(spans) < len(part.spans):
@@ -135,16 +126,16 @@ def restore(
         if spans and (sorted(words) != sorted(spans) or any(map(rest.count, placeholders))):
             continue  # one is missing, or is there twice, or in a word
         if wellformed and placeholders and (spans or numbers) and numbers_of(rest) != numbers:
-            if not distinct:
+            if not distinct and '"' not in numbers:
                 break  # better read again than the next best, which has them in other places
             continue
         # Drop placeholders that are not in the source.
         text = PLACEHOLDER.sub("", each.text) if placeholders and not spans else each.text
-        if part.markup:
-            text = place_markup(text, part.markup, read, unused, log_probabilities)
-        text = text.upper() if part.in_capitals else text
         if wellformed:
             text = without_added_stop(text, source)
+        if part.markup:
+            text = place_markup(text, part.markup, read, unused, log_probabilities, spans)
+        text = text.upper() if part.in_capitals else text
         text = insert_markup(text, part.markup, spans)
         distinct.setdefault(text, each._replace(text=text))
     return list(distinct.values())

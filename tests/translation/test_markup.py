@@ -61,6 +61,8 @@ def likely(*pairs):
         ("It is *so* it", "So ist es", [("It is ① so it", "① So ist es"),
          ("It is so ① it", "So ① ist es")], "*So* ist es"),
         ("It (is) so", "So", [], "(So)"),
+        ("[It / is](a.md) so", "So", [], "[ / So](a.md)"),
+        ("<!IT [is it", "! ES", [], "<! [ES"),
     ],
 )  # fmt: skip
 def test_markup_stands_where_the_model_expects_it(line, translation, likely_pairs, expected):
@@ -69,13 +71,28 @@ def test_markup_stands_where_the_model_expects_it(line, translation, likely_pair
     assert insert_markup(text, markup, {}) == expected
 
 
+@pytest.mark.parametrize(
+    ("line", "translation", "expected"),
+    [
+        ("It is (17:45) so", "① ist das so", "(17:45 ist das) so"),
+        ("17:45 it ♥ is so", "So es ist ①", "So es ist 17:45 ♥"),
+        ("17:45 is <b>it</b> so", "So ① ist es", "So 17:45 <b>ist</b> es"),
+    ],
+)
+def test_the_spans_between_two_pieces_are_those_of_the_source(line, translation, expected):
+    source, spans, markup = read(line)
+    text = place_markup(translation, markup, source, "", None, ["①"])
+    assert insert_markup(text, markup, {"①": spans[0]}) == expected
+
+
 def test_markup_keeps_its_order_and_a_word_between_them():
     markup = [Markup("<b>", 1, "", "x"), Markup("</b>", 2, "x", ""), Markup("!", 2)]
     scores = np.zeros((3, 6))
     scores[0, 4], scores[1, 1], scores[2, 3] = 2, 1, 3
-    first, second, third = gaps_of(markup, 3, scores)
+    first, second, third = gaps_of(markup, [0] * 4, np.zeros(6), scores)
     assert first < second == third == 3
-    assert gaps_of(markup[:1], 1, scores[:1]) == [5]  # at the end, as in the source
+    # At the end, as in the source.
+    assert gaps_of(markup[:1], [0] * 2, np.zeros(6), scores[:1]) == [5]
 
 
 def test_without_a_placeholder_markup_stands_as_far_from_the_beginning():

@@ -54,6 +54,11 @@ def test_what_the_model_writes_by_itself_keeps_its_full_stop():
     assert restore(part, said("Sparen."), PLACEHOLDERS, False)[0].text == "Sparen."
 
 
+def test_no_full_stop_is_added_before_markup():
+    part = Part((0, 0), ("", " Save ", ""), ("♪", "♪"))
+    assert restore(part, said("Sparen."), PLACEHOLDERS)[0].text == "♪ Sparen ♪"
+
+
 def test_only_spans_are_copied():
     assert [each.text for each in Part((0, 0), ("", "?"), ("1,2",)).as_translation()] == ["1,2?"]
     assert Part((0, 0), ("12 ?",)).as_translation() == []
@@ -68,6 +73,9 @@ def test_only_spans_are_copied():
         ("I am 5", ["Ich bin 5 und 6"], None),  # and none that was not there
         ("so - or so", ["so - oder so"], "so - oder so"),
         ("so", ["5"], "5"),
+        ('so "so"', ['"so so', '"so" so'], '"so" so'),  # the first that has its quotes
+        ('so "so"', ["„so“ so"], "„so“ so"),
+        ('so "so"', ["so so"], None),
     ],
 )
 def test_a_translation_has_the_numbers_and_the_dashes_of_its_source(source, written, expected):
