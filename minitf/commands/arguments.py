@@ -31,14 +31,10 @@ lines and paragraphs:
   In a letter, a sentence often continues on the next line. Use --paragraphs:
   it joins the lines up to the next empty line (or one of spaces only), and each
   paragraph gives one line. Empty lines are kept. --scores, --nbest and --format
-  then count a paragraph as a line. A paragraph of more than a million
-  characters is cut, at the end of a line, into several.
+  then count a paragraph as a line.
 
-  Text is read as UTF-8, or as UTF-16 if it begins with that mark; text in
-  another encoding is refused with the command that converts it. Single bytes
-  that are not UTF-8 become U+FFFD. Only a line feed ends a line (or a carriage
-  return, if there is no line feed). The output has no control characters. What
-  was lost, or cut, is said at the end, with the numbers of the lines.
+  Text is read as UTF-8, or as UTF-16 if it begins with that mark. What was
+  lost, or cut, is said at the end, with the numbers of the lines.
 
 documents:
   The ending of --input, or --format-in, names the format: md, html, xml,

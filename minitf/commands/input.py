@@ -178,11 +178,9 @@ def greet(folder, notes, unit=None):
 
     unit: of what is typed (default: one sentence per line).
     """
-    from minitf.translation.languages import languages_of  # lazily: few texts are typed
+    from minitf.translation.languages import direction  # lazily: few texts are typed
 
-    source, target = languages_of(notes)
-    languages = f"{source} to {target}, " if source and target else ""
-    model = f"{languages}model {Path(folder).resolve().name}"
+    model = ", ".join(filter(None, (direction(notes), f"model {Path(folder).resolve().name}")))
     end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
     say(blank_unprintable(f"{model}; {unit or 'one sentence per line'}, {end} ends"))
 

@@ -14,7 +14,7 @@ from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
 from minitf.files.arrays import exists
 from minitf.text import PairedSubwords
-from minitf.text.plain import text_ranges
+from minitf.text.sentences import text_ranges
 from minitf.text.vocabulary import printable, valid_unicode
 from minitf.translation.loading import is_parser
 from minitf.translation.translator import Search, Translator

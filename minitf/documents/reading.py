@@ -14,7 +14,7 @@ from minitf.documents.subtitles import read_subtitles
 from minitf.documents.tagged import read_html, read_xml
 from minitf.errors import UserError
 from minitf.text.encoding import BOMS, not_text, refusal
-from minitf.text.plain import has_letters
+from minitf.text.sentences import has_letters
 
 # The function of each format from a document to its segments. It also returns the document,
 # because an empty target of .po and .xliff first gets its source.

@@ -13,8 +13,8 @@ from enum import StrEnum
 from itertools import accumulate, count
 from typing import NamedTuple
 
-from minitf.text.plain import has_letters
 from minitf.text.protected import FIRST_MARKUP, FIRST_WORD
+from minitf.text.sentences import has_letters
 
 
 class Kind(StrEnum):

@@ -4,6 +4,8 @@ import re
 import unicodedata
 from collections.abc import Collection
 
+from minitf.text.vocabulary import valid_unicode
+
 # The patterns are strings, which `re` compiles when they are first used: most lines need only one.
 
 # Full-width forms of ASCII; they are usual in a text in Chinese or Japanese, and stay there.
@@ -26,7 +28,6 @@ _INVISIBLE = (
 )
 _JOINER = "(?<![\u0590-\U0010ffff])[\u200c\u200d]+"
 _SPACES = r"\s+"
-_SURROGATE = "[\ud800-\udfff]"
 _PLAIN = "[!-~]+(?: [!-~]+)*"  # ASCII without a space too many: nothing to do
 # A dash between two words without spaces, as English prints it.
 _TIGHT_DASH = r"(?<=[^\W\d_])\u2014(?=[^\W\d_])"
@@ -53,7 +54,7 @@ def normalise(line: str) -> str:
     """
     if re.fullmatch(_PLAIN, line):
         return line
-    line = re.sub(_INVISIBLE, "", re.sub(_SURROGATE, "\ufffd", line))
+    line = re.sub(_INVISIBLE, "", valid_unicode(line))
     line = unicodedata.normalize("NFC", line)  # which makes apostrophes of some Greek accents
     if (narrow := line.translate(_WIDE)) != line and not re.search(_EAST_ASIAN, line):
         line = narrow

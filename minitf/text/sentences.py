@@ -1,12 +1,52 @@
-"""Sentence boundaries: patterns for English and German."""
+"""The texts of a line, and the sentences of a text, by patterns for English and German."""
 
 import functools
 import re
+from collections.abc import Iterable
 from itertools import pairwise
+
+from minitf.text.normalise import normalise
+
+# A list marker or a quote marker, tried at the left edge of a line until none fits.
+_MARKER = re.compile(
+    r"\s+"
+    r"|>+(?=\s|\w)(?!\w+<<)"  # of a quote; >>de<< names a language
+    r"|(?:[-+*·–—]|#{1,6})(?=\s)"
+    r"|[•‣⁃∙\uf0a7\uf0b7\u2190-\u21ff\u25a0-\u27bf\u2b00-\u2bff]\ufe0f?"  # bullets everywhere
+    r"|[-–—](?=[^\W\d_])"  # before direct speech
+    r"|(?:\(?(?:\d{1,3}|[A-Za-z]|[ivx]+)\)|(?:\d{1,3}\.)+\)?)(?=\s)"
+    r"|[a-h]\.(?=\s+[A-Z]\w)"  # but z. B. and d. h. begin a sentence
+    r"|(?:[A-Z]:|\[[ xX]\])(?=\s)"  # Q: and A:, or a task [x]
+)
+_BETWEEN_TABS = re.compile(r"\S(?:[^\t]*\S)?")
+
+
+def has_letters(texts: Iterable[str]) -> bool:
+    """Return whether a text, or one of several, has something to translate."""
+    return any(map(str.isalpha, "".join(texts)))
+
+
+def text_ranges(line: str) -> list[tuple[int, int]]:
+    """Return the start and the stop of each text of a line: tabs separate texts, as lines do.
+
+    What has no letter is not a text. A line in which nothing is visible becomes empty.
+
+    >>> text_ranges("  - Wash the car "), text_ranges("> 2. Go\\t12\\tNow"), text_ranges("12:30")
+    ([(4, 16)], [(5, 7), (11, 14)], [])
+    """
+    start = 0
+    while match := _MARKER.match(line, start):
+        start = match.end()
+    texts = _BETWEEN_TABS.finditer(line, start)
+    ranges = [text.span() for text in texts if has_letters(text[0])]
+    return ranges if ranges or normalise(line) else [(0, len(line))]
+
+
+# Sentences ----------------------------------------------------------------------------------------
 
 # The patterns are strings, which `re` compiles when they are first used: that takes 20 ms, and a
 # single sentence needs none of them.
-# Quotes, brackets, the number of a footnote, and the mark for one.
+# Quotes, brackets, placeholders, and the number of a footnote.
 _CLOSING = r"(?:[\"'”’“‘»«)\]①-⑧]|\[\d+\])*"
 # Words that begin many sentences, and are not names.
 _STARTERS = (

@@ -22,10 +22,6 @@ ROOT = "ROOT"  # for several constituents side by side
 _TOKEN = re.compile(r"\(\s*([^\s()]+)((?:\s+[^\s()]+)+)\s*\)|\(\s*([^\s()]*)|\)|[^\s()]+")
 _TRACE = "-NONE-"
 _FUNCTION = re.compile("[-=|]")
-_ESCAPED = {"(": "-LRB-", ")": "-RRB-"}
-_PLAIN = {escaped: sign for sign, escaped in _ESCAPED.items()}
-_BRACKET = re.compile(r"[()]")
-_ESCAPE = re.compile("-[LR]RB-")
 _DEEPEST = 50  # levels; deeper ones are not indented further
 # The constituents of the Penn Treebank (Bies et al. 1995) that are no clauses of questions.
 _PHRASES = {"S", "SBAR", "NP", "VP", "PP", "ADJP", "ADVP", "QP", "PRN", "WHNP", "WHPP", "WHADVP"}
@@ -175,7 +171,7 @@ def is_bracket(token: str) -> bool:
     >>> is_bracket("(NP"), is_bracket("("), is_bracket("")
     (True, False, False)
     """
-    return token[:1] in _ESCAPED and len(token) > 1
+    return token[:1] in ("(", ")") and len(token) > 1
 
 
 def escape_bracket(word: str) -> str:
@@ -223,7 +219,7 @@ def unescape_brackets(word: str) -> str:
     >>> unescape_brackets("-LRB-"), unescape_brackets("f-LRB-x-RRB-")
     ('(', 'f(x)')
     """
-    return _ESCAPE.sub(lambda escaped: _PLAIN[escaped[0]], word)
+    return word.replace("-LRB-", "(").replace("-RRB-", ")")
 
 
 def to_line(tree: Tree) -> str:
@@ -267,4 +263,4 @@ def _only_words(tree, start):
 
 
 def _escape(word):
-    return _BRACKET.sub(lambda sign: _ESCAPED[sign[0]], word)
+    return word.replace("(", "-LRB-").replace(")", "-RRB-")

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from minitf.errors import UserError
 from minitf.text import Vocabulary
 from minitf.text.normalise import normalise, with_and, without_entities, word_for_and
-from minitf.text.plain import has_letters
 from minitf.text.protected import (
     PLACEHOLDERS,
     has_no_spans,
@@ -25,7 +24,7 @@ from minitf.text.protected import (
     protected_pattern,
     split_protected,
 )
-from minitf.text.sentences import sentences
+from minitf.text.sentences import has_letters, sentences
 from minitf.translation.markup import Markup, is_markup, without_markup
 
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")

@@ -42,8 +42,7 @@ class Wellformed:
                     names[i] = chr(byte)
         self._non_ascii = np.flatnonzero(self._byte >= 0x80)  # the ids of bytes beyond ASCII
         self._ends_small = np.array([name[-1:].islower() for name in names])
-        # Each of Words begins a word.
-        in_words = not isinstance(subwords, Words)
+        in_words = not isinstance(subwords, Words)  # none of which stands inside a word
         self._begins_capital = np.array([in_words and name[:1].isupper() for name in names])
         anything = self._may_follow(b"", _LONGEST_CHARACTER)
         # What usually may follow, (2, V): other subwords, and those that end in lower case.
@@ -90,15 +89,15 @@ class Wellformed:
 
     # Loops ----------------------------------------------------------------------------------------
 
-    def _signs(self, ids):
+    def _strings(self, ids):
         return [self._names[i].strip(SPACE_SYMBOL) for i in ids]
 
     def _too_often(self, text, size, source):
         """Return whether a text must not repeat its last `size` tokens once more."""
         source, limit = source[source >= len(SPECIALS)], REPEATS
-        if all(map(str.isdigit, self._signs(text[-size:]))):
-            text, source = (x[~np.isin(self._signs(x), _BETWEEN_DIGITS)] for x in (text, source))
-            limit = REPEATS if any(map(str.isdigit, self._signs(source))) else _ZEROS
+        if all(map(str.isdigit, self._strings(text[-size:]))):
+            text, source = (x[~np.isin(self._strings(x), _BETWEEN_DIGITS)] for x in (text, source))
+            limit = REPEATS if any(map(str.isdigit, self._strings(source))) else _ZEROS
         run = size  # the tokens at the end of the text that repeat the n-gram, in part at last
         while text[-run - 1] == text[-run - 1 + size]:  # false at the start mark, at the latest
             run += 1

@@ -1,8 +1,8 @@
-"""The left edge of a line of plain text is copied: list marks and quote marks, and nothing else."""
+"""The left edge of a line is copied: list markers and quote markers, and nothing else."""
 
 import pytest
 
-from minitf.text.plain import text_ranges
+from minitf.text.sentences import text_ranges
 
 # What is before | is copied.
 EDGES = """
@@ -66,13 +66,13 @@ Name = Tom
 
 
 @pytest.mark.parametrize("line", EDGES)
-def test_marks_at_the_left_edge_stay(line):
+def test_markers_at_the_left_edge_stay(line):
     before, _, text = line.partition("|")
     assert text_ranges(before + text + " \t") == [(len(before), len(before + text))]
 
 
 @pytest.mark.parametrize("line", SENTENCES)
-def test_a_sentence_has_no_mark(line):
+def test_a_sentence_has_no_marker(line):
     assert text_ranges(line) == [(0, len(line))]
 
 

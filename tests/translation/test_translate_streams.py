@@ -475,12 +475,12 @@ def test_a_picture_replaces_neither_the_text_nor_its_translation(run, tmp_path):
     assert "needs the name of a file" in run(*QUICK, "--attention", "", "the dog")[2]
 
 
-def test_the_greeting_names_the_languages_that_are_known(capsys):
+def test_the_greeting_names_the_languages(capsys):
     reading.greet("runs/a", {"source_language": "ko", "target_language": "vi"}, "a line")
     reading.greet("runs/a", {"source_language": "ko", "target_language": "xx"})
     known, unknown = capsys.readouterr().err.split("\n")[:2]
     assert known.startswith("Korean to Vietnamese, model a; a line, Ctrl-")
-    assert unknown.startswith("model a; one sentence per line, ")
+    assert unknown.startswith("Korean to xx, model a; one sentence per line, ")
 
 
 @pytest.mark.parametrize("model", ["x" * 300, "y/" * 3000])
