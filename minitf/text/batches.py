@@ -62,7 +62,7 @@ def batch_of(
     targets: tuple[np.ndarray, np.ndarray],
     vocabulary_size: int,
 ) -> Batch:
-    """Pad rows to a batch, as `make_batch`; each side is (ids of all rows, length of each row)."""
+    """Pad rows to a batch as `make_batch` does; a side is (ids of all rows, length of each row)."""
     return Batch(
         _pad(*sources, vocabulary_size, last=EOS),
         _pad(*targets, vocabulary_size, first=BOS),
@@ -121,7 +121,7 @@ def plan_batches(
         rows * longest source <= batch_tokens   and   rows * longest target <= batch_tokens
 
     source_lengths, target_lengths: end marks included. rng: draws the order of pairs of equal
-    lengths and the order of the batches. Returns arrays of indices, each index once; a pair that
+    lengths and the order of the batches. Return arrays of indices, each index once; a pair that
     exceeds the budget makes a batch by itself.
     Planning needs about 30 bytes a pair while it runs, and 4 for the plan: 1 GB for 36 million
     pairs.

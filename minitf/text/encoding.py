@@ -1,4 +1,4 @@
-"""Decoding: UTF-8, or UTF-16 by its byte-order mark; other encodings are refused."""
+"""From bytes to text: UTF-8, or UTF-16 by its byte-order mark; other encodings are refused."""
 
 import codecs
 import os
@@ -22,7 +22,7 @@ _FILES = {  # the first bytes of files that are not plain text
     rb"\x1f\x8b|BZh[1-9]1AY|\xfd7zXZ\0|\x28\xb5\x2f\xfd": "a compressed file",
     rb"\{\\rtf": "an RTF file",
 }
-_NOT_CP1252 = b"\0\x81\x8d\x8f\x90\x9d"  # all other bytes are text in it, as those of Latin-1 are
+_NOT_CP1252 = b"\0\x81\x8d\x8f\x90\x9d"  # all other bytes are text in cp1252
 
 
 def not_text(start: bytes) -> str:
@@ -35,7 +35,7 @@ def not_text(start: bytes) -> str:
 
 
 def as_utf8(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
-    """Yield what read() returns, up to b"", as UTF-8: UTF-16 and UTF-32 are told by their marks.
+    """Yield what read() returns, up to b"", as UTF-8: UTF-16 and UTF-32 are known by their marks.
 
     Raises UserError for a file that is not plain text, by its first bytes.
     """
@@ -51,7 +51,7 @@ def as_utf8(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
                 decoder = codecs.getincrementaldecoder(BOMS[mark])(errors="replace")
             data, is_begun = start[len(mark) :], True
         yield decoder.decode(data).encode() if decoder else data
-    if decoder:  # U+FFFD for a character of which the end is missing
+    if decoder:  # U+FFFD for a character whose end is missing
         yield decoder.decode(b"", final=True).encode()
     elif not is_begun and start and start not in BOMS:  # nothing but the beginning of a mark
         yield start
@@ -60,7 +60,7 @@ def as_utf8(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
 class Damage:
     """Counts what could not be decoded, to tell damaged UTF-8 from another encoding.
 
-    A few lost bytes are damage. A text of which more bytes are lost than it has characters beyond
+    A few lost bytes are damage. A text that has lost more bytes than it has characters beyond
     ASCII, and more than one in a hundred lines, is in another encoding.
     """
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, islice
 
-# A sentence gets them in this order. Each is a piece of the subwords that minitf learns.
+# A sentence gets them in this order. Each is one of the subwords that minitf learns.
 PLACEHOLDERS = "①②③④⑤⑥⑦⑧"
 
-# Of the planes for private use, characters from here on stand for spans: words, and markup.
+# Characters for private use from here on stand for spans: for words, and for markup.
 FIRST_WORD, FIRST_MARKUP = 0xF0000, 0x100000
 
 # The last character of an address is not the full stop or the bracket after it.
@@ -27,17 +27,17 @@ _ENDINGS = (
 _MAX_SPAN = 1000  # characters of a span
 _BEGINS = r"(?<![^\s(\[\"'])"  # a bracket or a quote may be before it
 _ALNUM = r"[^\W_]"
-# The full stop after a number is no part of it. Figures alone are a span from the fifth on: a
-# shorter number is a word that the grammar may need.
+# The full stop after a number is no part of it. Digits alone are a span if they are five or more:
+# a shorter number is a word that the grammar may need.
 _ANY_NUMBER = r"\d+(?:[.,:/'\u2013×-]\d+)*(?![.,]?\d)"
 _NUMBER = r"(?:\d+(?:[.,:/'\u2013×-]\d+)+|\d{5,})(?![.,]?\d)"
-_SIGN = r"[^\w\s.,;:!?'\"(){}\[\]\u2013-]"  # one that is no punctuation
+_SIGN = r"[^\w\s.,;:!?'\"(){}\[\]\u2013-]"  # a symbol, and no punctuation
 _KEY = r"[B-HJ-Z]\d*"  # A and I are words
 _NAME = rf"(?:{_ANY_NUMBER}|[A-HJ-Za-z]\d*\b)"
 _TERM = rf"(?:{_ANY_NUMBER}|{_KEY}\b)"
 
-# Tried in this order at each place of a sentence, each with examples; a heading says what fails
-# without it.
+# Tried in this order at each place of a sentence, each with examples. A comment above says what
+# fails without it.
 KINDS = (
     # What stands between a pair of symbols: code, tags, gaps to be filled, formulas, notes. A model
     # would translate the words inside.
@@ -55,41 +55,41 @@ KINDS = (
     rf"(?<![\w@.-])(?:[\w-]+\.)+(?:{_ENDINGS})\b(?:/{_REST}|(?::\d+)+)?(?![\w@])",  # main.py:45
     r"(?<!\w)(?:[A-Za-z]:\\(?:[\w.-]+\\)*(?:[\w.-]*\w)?"
     r"|(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?)(?!\w)",  # C:\a\b.txt, /etc, ~/x
-    # So has what is written for a computer, at its beginning or inside.
+    # What is written for a computer has such characters, too, at its beginning or inside.
     r"\\[nrtN](?![a-z])|(?<=[\w.,:;!?])\\[nrtN]|\\[\"']|\\[^\w\s](?!\d)",  # \n, so\nand, \", \*
     rf"{_BEGINS}(?:[@#$%\\]+[^\W\d](?:[\w.]*\w)?|--?[a-z][\w-]*=\S*\w)",  # @tom, %s, --level=5
     rf"{_BEGINS}%[\d.$+-]*[a-z]\b|(?<!\w\.)\b[A-Za-z]\w*(?:\.\w+)*\(\)",  # %1$s, np.zeros()
     rf"\b{_ALNUM}+(?:[@_=^%$&#+~]+{_ALNUM}+)+|\b[A-Za-z]{{1,2}}/[A-Za-z]\b",  # AT&T, w/o, km/h
     rf"\b[A-Z](?:\+\+|[#*+])(?!\w)|&#?\w+;|{_BEGINS}[:;=](?:[^\s\w]+\w?|\w)(?!\w)",  # C#, &lt;, :-)
-    # Figures with a letter are spelled anew.
+    # A model spells digits beside letters anew.
     r"(?<!\w)(?=[\w.:-]{0,40}?(?:[^\W\d_]\d|[A-Z]-\d|\d-?[A-Z]))\w+(?:[.:-]+\w+)*",  # AB-12345, X7
-    # Groups of figures are one number.
+    # Groups of digits are one number.
     r"(?<![\w.,/-])(?:\+\d{1,3}[ /-]?)?(?:\(\d+\)[ /-]?\d+|\d+[ /-]\d{2,})"
     r"(?:[ /-]\d{2,})*(?![\w-])",  # 030 12345, +49 (30) 12345
     r"(?<![\w.])\d{1,2}\. \d{1,2}\. ?\d{2,4}\b",  # 24. 12. 2010
-    # Numbers that have a symbol beside or between them, which would join, and letters for them.
+    # Numbers, or letters for them, with a symbol beside or between them.
     rf"(?<![\w.,']){_NAME}(?: {_SIGN}+ {_NAME})+(?!\w)",  # x = 5
     rf"(?<![\w.,]){_TERM}(?: ?{_SIGN}+ ?{_TERM})+(?: ?=)?(?!\w)|\b\w+ ?\+ ?{_KEY}\b",  # 1+1, Ctrl+C
     rf"(?<![\w.,])(?<!{_SIGN})(?:(?:(?<!\S){_SIGN}+ |{_SIGN}+)[-+\u2013]?{_ANY_NUMBER}"
     rf"(?: ?{_SIGN}+ ?{_TERM})*(?!\w)"
     rf"|[-+\u2013]?{_ANY_NUMBER} ?{_SIGN}+(?: ?[CF]\b|(?!\w)))",  # < 5, €100, 5%, 20 °C
-    # A unit of one letter is not a word.
+    # A unit of measurement of one letter is no word.
     rf"(?<![\w.,]){_ANY_NUMBER} [ghlmVW](?![\w'/])",  # 5 m
     rf"(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)",  # 12345, 17:45, -3
-    # Signs of emphasis around words: the model took them for words, and never closed them.
+    # Emphasis around words: the model took its symbols for words, and never closed them.
     rf"(?<!{_ALNUM})[*_~]++(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",  # **so, so**
     f"[{PLACEHOLDERS}]",  # ①
 )
 
 
-# Words, and what is usual at their edges: no full stop inside a word, as in x.org.
+# Words, and what is usual at their edges; no full stop is inside a word, as in x.org.
 _PLAIN = r"(?:['\"]?[A-Za-z][A-Za-z'-]*[,.!?]*['\"]?(?: |$))*"
 
 
 def has_no_spans(text: str) -> bool:
-    """Return whether a text has nothing to protect, at first sight: most have words alone.
+    """Return whether a text has nothing to protect, at first sight: most texts are words alone.
 
-    For these nobody has to wait until the pattern of all KINDS is compiled.
+    So a user with a plain sentence does not wait until the pattern of all KINDS is compiled.
     """
     return bool(re.fullmatch(_PLAIN, text))
 
@@ -97,11 +97,11 @@ def has_no_spans(text: str) -> bool:
 def protected_pattern(
     own: Iterable[str] = (), characters: Collection[str] = (), alone: Collection[str] | None = None
 ) -> re.Pattern:
-    """Return a pattern of all that is protected: of a person's own patterns, and of KINDS.
+    """Return a pattern of all that is protected: a person's own patterns, and KINDS.
 
-    characters: those that the model can write; any other is protected, too, and a word with such a
-    letter (default: each can be written). alone: the symbols that it can write between two spaces
-    (default: all of these).
+    characters: what the model can write; any other character is protected, too, and a word with
+    such a letter (default: it can write all). alone: the symbols that it can write between two
+    spaces (default: all).
     Raises re.error for an own pattern that is not a regular expression.
     """
     kinds = [*own, *KINDS]
@@ -117,10 +117,10 @@ def protected_pattern(
 
 
 def split_protected(text: str, pattern: re.Pattern) -> tuple[list[str], list[str]]:
-    """Return the texts around the spans, and the spans, which are one fewer.
+    """Return the texts around the spans, and the spans, one fewer.
 
-    A span is looked for in up to 2,000 characters at a time, and one of up to 1,000 is found: a
-    pattern may read a text as often as it has characters.
+    Spans of up to 1,000 characters are found, in up to 2,000 characters at a time: a pattern may
+    read a text as often as it has characters.
 
     >>> split_protected("Call 030 1234567 at 17:45!", protected_pattern())
     (['Call ', ' at ', '!'], ['030 1234567', '17:45'])
@@ -136,7 +136,7 @@ def split_protected(text: str, pattern: re.Pattern) -> tuple[list[str], list[str
 
 
 def interleave(texts: Sequence[str], spans: Iterable[str]) -> str:
-    """Return the texts with a span or a placeholder between each two; there must be enough.
+    """Return the texts with a span or a placeholder between every two; there must be enough.
 
     >>> interleave(["Call ", " at ", "!"], PLACEHOLDERS)
     'Call ① at ②!'

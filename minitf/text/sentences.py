@@ -29,7 +29,7 @@ def has_letters(texts: Iterable[str]) -> bool:
 def text_ranges(line: str) -> list[tuple[int, int]]:
     """Return the start and the stop of each text of a line: tabs separate texts, as lines do.
 
-    What has no letter is not a text. A line in which nothing is visible becomes empty.
+    What has no letter is no text. A line in which nothing is visible becomes empty.
 
     >>> text_ranges("  - Wash the car "), text_ranges("> 2. Go\\t12\\tNow"), text_ranges("12:30")
     ([(4, 16)], [(5, 7), (11, 14)], [])
@@ -75,15 +75,15 @@ _TITLES = (
     "para|chap|[Ss]ect|Mfg|[Pp]kg|Pck|rd|Az|Urt|Beschl|Lkr|gegr|verh|gest|Aufl|Hrsg|hrsg|Bsp|tsp|tbsp|"
     r"z\.\s?(?:B|H|Hd)|d\.\s?h|u\.\s?a"
 )
-# After one of these only if the next word is one of the starters.
+# A full stop after one of these ends a sentence only if the next word is one of the starters.
 _ABBREVIATIONS = (
     "St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|Jan|Feb|Mar|Apr|Jun|"
     "Jul|Aug|Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Fri|Mo|Di|Mi|Do|Sa|So|med|jur|phil|ff|"
     r"Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|Jän|Febr|al|gem|Gem|Tab|Bd|Anl|\w*[Ss]tr|[IVXL]{2,}"
 )
-# Nor after one of these before a number.
+# A full stop between one of these and a number ends none.
 _NUMBERED = "[Nn]o|N°|[Vv]ol|fig|pp?|ch|sec|apt|est|Art|[Tt]el|mind|max"
-# What is often numbered, beside months.
+# Words that often follow an ordinal number, besides months.
 _RANKED = (
     "Jahrhunderts?|Geburtstags?|Weltkriegs?|Stelle|Platz|Rang|Klasse|Liga|Runde|Stock|Etage|Auflage"
 )
@@ -105,8 +105,8 @@ _ORDINAL = (
     r"|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?"
     r"|\d{1,3}\. (?:und|oder|bis))\s\d{1,3}"
 )
-# The first of these that fits, (what is before the end of a full stop, what is after it), says
-# whether the sentence goes on.
+# The first row that fits, (before the end of a full stop, after it, goes on), says whether the
+# sentence goes on there.
 _RULES = (
     (r"", rf"\W{{1,40}}$|{_CLOSING}\s+[.!?…,;:)]", True),  # no sentence follows
     # "... I", and after a question in quotes: Tom asked.
@@ -171,9 +171,9 @@ def is_abbreviated(text: str) -> bool:
 
 
 def _goes_on(text, match, is_small):
-    """Return whether the sentence goes on: before a small letter, or after no end of a sentence.
+    """Return whether a sentence goes on after a match of _SENTENCE.
 
-    is_small: whether no letter of the text is a capital: then many small letters begin sentences.
+    is_small: whether no letter of the text is a capital; then a small one may begin a sentence.
     """
     stop = match.start() + 1
     if text[match.start()] in "。！？":
@@ -191,7 +191,7 @@ def _goes_on(text, match, is_small):
 
 @functools.cache
 def _rules():
-    """Return _RULES, compiled."""
+    """Return _RULES with compiled patterns."""
     return [
         (re.compile(rf"(?:{before})$"), re.compile(after), goes_on)
         for before, after, goes_on in _RULES

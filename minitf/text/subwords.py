@@ -85,7 +85,7 @@ class Subwords(Vocabulary):
     ) -> "Subwords":
         """Learn subwords from lines of all languages; the same lines give the same subwords.
 
-        symbols: words, each of which becomes one subword, after a space or at the start of a line.
+        symbols: words that each become one subword, after a space or at the start of a line.
         If the text contains a placeholder, all `PLACEHOLDERS` become subwords as well.
 
         From two million lines on every second line is used, from four million every third, and so

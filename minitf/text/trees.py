@@ -18,12 +18,12 @@ from minitf.errors import UserError, in_file
 WORD = "XX"  # each word of a tree in linear form, and the tag of a word whose tag is unknown
 WITH_WORDS = "trees-with-words"  # the target language of a model that writes them instead of XX
 ROOT = "ROOT"  # for several constituents side by side
-# (NN cat); (NP; ); or what does not belong there. Between them any space: U+2009 is in CRAFT.
+# (NN cat); (NP; ); or what does not belong there. Any space may be between: CRAFT has U+2009.
 _TOKEN = re.compile(r"\(\s*([^\s()]+)((?:\s+[^\s()]+)+)\s*\)|\(\s*([^\s()]*)|\)|[^\s()]+")
 _TRACE = "-NONE-"
 _FUNCTION = re.compile("[-=|]")
 _DEEPEST = 50  # levels; deeper ones are not indented further
-# The constituents of the Penn Treebank (Bies et al. 1995) that are no clauses of questions.
+# The constituents of the Penn Treebank (Bies et al. 1995), without clauses of questions.
 _PHRASES = {"S", "SBAR", "NP", "VP", "PP", "ADJP", "ADVP", "QP", "PRN", "WHNP", "WHPP", "WHADVP"}
 
 
@@ -97,12 +97,12 @@ def parse_trees(text: str) -> Iterator[Tree]:
 
 
 def clean(tree: Tree) -> Tree:
-    """Return a tree without traces, functions and indices; of an empty tree nothing is left.
+    """Return a tree without traces, functions and indices; nothing is left of an empty tree.
 
-    - Traces, words that were not said (tag -NONE-), and constituents without any other word.
-    - Functions and indices: NP-SBJ-1, NP=2 and ADVP|PRT become NP and ADVP. A label that begins
+    - Traces (words that were not said, with the tag -NONE-) go, and constituents of traces alone.
+    - Functions and indices go: NP-SBJ-1, NP=2 and ADVP|PRT become NP and ADVP. A label that begins
       with a hyphen, such as -LRB-, is left as it is.
-    - Brackets without a label; but an outermost one around several constituents gets the label
+    - Brackets without a label go; but an outermost one around several constituents gets the label
       ROOT. A tree that is a word alone gets a bracket with the label ROOT.
 
     Source: the usual preparation of the Penn Treebank for parsers; Bies et al. 1995 for functions.

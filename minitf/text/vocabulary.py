@@ -1,4 +1,4 @@
-"""What all vocabularies share, SentencePiece, and Words: for text that is already tokenised."""
+"""What all vocabularies share, and Words, a vocabulary for text that is already tokenised."""
 
 import functools
 import re
@@ -14,7 +14,7 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 SPACE_SYMBOL = "\N{LOWER ONE EIGHTH BLOCK}"  # what SentencePiece writes for a space
 
-LOST = re.compile("[\0\ufffd]")  # in a line of which some bytes are lost
+LOST = re.compile("[\0\ufffd]")  # in a line that has lost bytes
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_CONTROL = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
@@ -24,9 +24,9 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 class Vocabulary:
     """The tokens of a text, each with its id: the base of Subwords, Words and PairedSubwords.
 
-    They add `load`, `contents`, `encode` and `_text`, of which `decode` is made.
-    names: of every token, as its file has it, in the order of the ids; given are those of the ids
-    4, 5, ...
+    They add `load`, `contents`, `encode` and `_text`, which `decode` calls.
+    names: the name of every token in its file, in the order of the ids; made from the names of the
+    ids 4, 5, ...
     """
 
     file_name: str
@@ -48,7 +48,7 @@ class Vocabulary:
         Bytes that are not UTF-8 become U+FFFD. side: the language of the text, where each has
         subwords of its own.
         """
-        # Each by itself: for a list, SentencePiece starts threads, which takes longer.
+        # One by one: for a list, SentencePiece starts threads, which takes longer.
         lists = ([i for i in map(int, ids) if i >= len(SPECIALS)] for ids in id_lists)
         return [printable(self._text(ids, side)) for ids in lists]
 
@@ -61,7 +61,7 @@ class Vocabulary:
     def characters(self) -> frozenset[str]:
         """The characters that have a token, or are in one: a text with others is spelled in bytes.
 
-        A letter is one of them if it is there in another case: Ö may be too rare for a token.
+        A letter is among them if it is there in another case: Ö may be too rare for a token.
         """
         text = "".join(name for name in self.names[len(SPECIALS) :] if not _BYTE.fullmatch(name))
         return frozenset(text + text.upper() + text.lower())

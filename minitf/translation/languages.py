@@ -33,8 +33,8 @@ def direction(notes):
 def naming_languages(batches, subwords, say):
     """Yield the lists of lines; tell the user which lines do not name their target language.
 
-    subwords: those of a model, which may have several. say: called with a line for the first line
-    without a token such as `>>deu<<`, and for the first with each token that the model lacks.
+    subwords: a model's, which may have several target languages. say: called once for lines without
+    a token such as `>>deu<<`, and once for each token that the model lacks.
     """
     tokens, reported, before = subwords.languages(), set(), 0
     for lines in batches:
@@ -55,5 +55,5 @@ def naming_languages(batches, subwords, say):
 
 
 def some_of(tokens):
-    """Return the first of some tokens, for a line to the user."""
+    """Return the first six of some tokens, for a line to the user."""
     return ", ".join(tokens[:6]) + (" ..." if len(tokens) > 6 else "")

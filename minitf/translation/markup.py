@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 _SPAN = "\0"
-# Markup begins and ends with neither letter nor figure, and belongs to a word that it touches.
+# Markup begins and ends with neither a letter nor a digit, and belongs to a word that it touches.
 _MARKUP = r"[\W_](?:.*[\W_])?"
 _WORD_BEFORE = r"[\w.,:;!?)\]]$"
 _WORD_AFTER = r"[\"'(\[]*\w"
@@ -47,7 +47,7 @@ class Markup(NamedTuple):
 
     @property
     def is_behind(self) -> bool:
-        """Whether it belongs to the word before it: not to one after it, as *so in "*so"."""
+        """Whether it belongs to the word before it, and not to one after it, as * does in "*so"."""
         if not self.before or self.after in _STOPS:
             return self.after in _STOPS
         return self.before.isalnum() or self.before in _STOPS or not self.after.isalnum()
@@ -119,9 +119,9 @@ def place_markup(
 ) -> str:
     """Return a translation with a character for each piece of markup, for `insert_markup`.
 
-    placeholder: one that is not in the source. log_probabilities: of pairs of a source and a
-    target, it returns ln P of each target. Without one of them, markup stands as far from the
-    beginning as it does in the source. spans: the placeholders of both.
+    placeholder: one that is not in the source. log_probabilities: a function from pairs of a source
+    and a target to ln P of each target. Without one of the two, markup stands as far from the
+    beginning as it does in the source. spans: the placeholders in source and target.
     """
     read, words = source.split(), target.split()
     gaps, n, n_source = range(len(words) + 1), max(1, len(words)), len(read)

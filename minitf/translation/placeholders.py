@@ -1,7 +1,7 @@
-"""Which words a model copies: those can stand for what must not be translated.
+"""The words that a model copies, which can stand for what must not be translated.
 
-A model of minitf's trainer can learn placeholders (`minitf.text.protected`). For another one, such
-as a public one, words are tried, and noted in its folder.
+A model of minitf's trainer can learn placeholders (`minitf.text.protected`). With any other, such
+as a public model, words are tried; those that it copies are noted in its folder.
 """
 
 from minitf.text.protected import PLACEHOLDERS
@@ -29,8 +29,8 @@ _MIN_COPIED = 0.8  # fraction of the sentences
 def copied_placeholders(translator: Translator, language: str = "") -> list[str]:
     """Return the words that a translator copies best in a few sentences; none if it copies none.
 
-    translator: one without placeholders, which reads the words themselves. language: of its
-    sources, such as "en"; without sentences in it, the words stand alone.
+    translator: one without placeholders, which reads the words themselves. language: the code of
+    its source language, such as "en"; for one without sentences here, the words stand alone.
     """
     sentences, best, best_share = _SENTENCES.get(language, _TEMPLATES), [], _MIN_COPIED
     for words in _CANDIDATES:

@@ -36,7 +36,7 @@ _STAND_INS = r"[\U000f0000-\U0010ffff](?:[^\w\s]*[\U000f0000-\U0010ffff])*"
 # inside the bytes of one.
 _ENDS = r"[,;:–—)]\s+|[，、；：]\s*", r"\s+", r"(?s:.)"
 _LETTERS = r"[^\W\d_]+"
-# Words that would have as few subwords in lower case.
+# Abbreviations that would have as few subwords in lower case.
 _ABBREVIATIONS = "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
 # The characters of Chinese and Japanese, which have no spaces between sentences or words.
 _WIDE = "[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]"
@@ -45,8 +45,8 @@ _WIDE = "[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]"
 class Translation(NamedTuple):
     """One translation of a line: its text, ln P of it, and the score that ranked it.
 
-    Both figures are sums over the parts, where a line was translated in parts. problems: what is
-    lost in it, for its reader, such as "a sentence is too long for the model".
+    Both figures are sums over the parts of a line that was translated in parts. problems: what was
+    lost, in words for its reader, such as "a sentence is too long for the model".
     """
 
     text: str
@@ -71,11 +71,11 @@ class Text(NamedTuple):
 class Part:
     """What a model reads at once.
 
-    place: the number of its line, and its own number in that line; of a text around a span, its
-    number in the part as well. all_texts, all_spans: its texts, and the spans between them: some
-    are words that a model copies, others are markup, which it does not read. prefix, in_capitals:
-    of the Text. ids: of the text, None if it is not encoded yet.
-    texts, spans: those without markup, as the model reads them. markup: the other spans.
+    place: the number of its line, and its own number in that line; a text around a span also has
+    its number in the part. all_texts, all_spans: its texts, and the spans between them: some are
+    words that a model copies, others are markup, which it does not read. prefix, in_capitals: as in
+    Text. ids: the text's, None if it is not encoded yet.
+    texts, spans: what is left of them without markup, as the model reads it. markup: the rest.
     """
 
     place: tuple[int, ...]
@@ -110,14 +110,14 @@ class Part:
         return interleave(self.texts, cycle(placeholders or PLACEHOLDERS))
 
     def as_translation(self) -> list[Translation]:
-        """Return the text as its own translation if it has no letter beside its spans, or none."""
+        """Return the text as its only translation if all its letters are in spans, else none."""
         is_copied = self.spans and not has_letters(self.texts)
         return [Translation(self.source, 0.0, 0.0)] if is_copied else []
 
     def fallback(self) -> Line:
         """Return what to read when every translation has lost a span, number, dash or quote.
 
-        First its numbers and the like are spans, too; then the texts between spans are parts.
+        At first its numbers and the like become spans; then the texts between spans are parts.
         """
         part_of = functools.partial(dataclasses.replace, self, ids=None)
         if numbers_of("".join(self.texts)):
@@ -156,7 +156,7 @@ def numbers_of(text: str) -> list[str]:
 class Line(NamedTuple):
     """A line as its parts.
 
-    around: of a single sentence with spans, what is copied before, between and after the parts.
+    around: if these are pieces of one sentence, what is copied before, between and after them.
     """
 
     parts: tuple[Part, ...]
@@ -166,7 +166,7 @@ class Line(NamedTuple):
     def from_text(cls, number: int, text: Text, cut: Iterable[tuple[str, list[int]]]) -> Line:
         """Return a line with a Part for each piece of a Text, and the spans that are in it.
 
-        number: of the line. cut: the pieces that a model reads at once, with their ids.
+        number: the line's. cut: the pieces that a model reads at once, with their ids.
         """
         parts, left = [], iter(text.spans)
         for i, (piece, ids) in enumerate(cut):
@@ -185,8 +185,8 @@ def read_text(
 ) -> tuple[str, list[str]]:
     """Return a line as a model reads it, with a placeholder for each span, and the spans.
 
-    Values are what `minitf.text.protected` finds, and characters that stand for something else.
-    keep: regular expressions of a person (UserError for others). language: of the line.
+    Spans are what `minitf.text.protected` finds, and characters that stand for something else.
+    keep: a person's regular expressions (UserError if one is none). language: the line's.
     """
     text = normalise(without_entities(line))
     if "&" in text:
@@ -218,7 +218,7 @@ def cut_texts(
 
     Return the parts of each text, with their ids.
 
-    max_subwords: the most subwords of a part. max_unsplit: a text of up to so many subwords is a
+    max_subwords: the most subwords of a part. max_unsplit: a text of up to this many subwords is a
     single part, whatever its sentences. A text without any subwords has no part.
     """
     cut = []
@@ -248,9 +248,9 @@ def truecase(line: str, subwords: Vocabulary) -> str:
     """Return a line IN CAPITALS as it is usually written, and any other line unchanged.
 
     A model that has read few words in capitals cuts them into many subwords, and makes nonsense of
-    them. So a line is taken for one in capitals if it has no lower-case letter, and fewer subwords
-    in lower case. Each word is written in the way that has the fewest subwords: the, Tom, Straße
-    for STRASSE, TV. The first of a sentence begins with a capital letter.
+    them. So a line counts as one in capitals if it has no lower-case letter, and fewer subwords in
+    lower case. Each word is written in the way that has the fewest subwords: the, Tom, Straße for
+    STRASSE, TV. The first word of a sentence begins with a capital letter.
     """
     if not line.isupper():
         return line
@@ -265,7 +265,7 @@ def _truecase_sentence(sentence, subwords):
 
 
 def _truecase_word(word, subwords):
-    """Return a word in capitals as it is probably written otherwise."""
+    """Return a word in capitals as it is probably written elsewhere."""
     if re.fullmatch(_ABBREVIATIONS, word):
         return word
     low = word.lower()
@@ -273,7 +273,7 @@ def _truecase_word(word, subwords):
     forms = [low, word[0] + low[1:], sharp, word[0] + sharp[1:], word]
     counts = list(map(len, subwords.encode(forms)))
     least = min(counts)
-    # What is no subword in any form, and no shorter in lower case, is an abbreviation.
+    # A word that is no subword in any form, and no shorter in lower case, is an abbreviation.
     return word if counts[-1] == least > 1 else forms[counts.index(least)]
 
 

@@ -44,9 +44,9 @@ _SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: s
 class Search:
     """The options of a search for translations: of `beam_search`, and of the Translator.
 
-    A beam of 1 is greedy decoding. alpha: of the length penalty. max_extra: the most tokens of a
-    translation beyond those of its source. n_best: of each line, at most. like: "paper", or
-    "marian", the search of the program that trained a public model (see beam_search).
+    A beam of 1 is greedy decoding. alpha: the length penalty's. max_extra: the most tokens of a
+    translation beyond those of its source. n_best: the most translations of a line. like: "paper",
+    or "marian", the search of the program that trained a public model (see beam_search).
     batch_tokens: the number of source tokens, times beams, that a core decodes side by side; a GPU
     takes eight times as many.
     wellformed: whether the model may write text only (see Wellformed). With False, a translation is
@@ -77,24 +77,23 @@ class Translator:
     after a change of the weights or of the code, make another one.
     Raises UserError for a model that outputs NaN.
 
-    max_subwords: the maximum number of subwords in one part. A longer sentence is cut at the end of
-    a clause or a word. `load` takes it from the training text, where one sentence in a thousand is
-    longer.
+    max_subwords: the most subwords of a part. A longer sentence is cut at the end of a clause or a
+    word. `load` takes it from the training text, where one sentence in a thousand is longer.
     max_unsplit: a line of more subwords is translated sentence by sentence, because a model that
     learned from single sentences tends to drop some of several (default: a sixth of max_subwords).
     `load` takes it from the notes that the import of a public model has written.
-    reads_capitals: whether a line IN CAPITALS is read as it is. Else it is read in lower case,
+    reads_capitals: whether a line IN CAPITALS is read as it is. If not, it is read in lower case,
     and its translation is written in capitals (see `truecase`), except by `explain` and
     `attention`, which show what the model does. `load` takes it from the notes: a public model
     reads them, one of minitf's trainer does not.
-    placeholders: words that the model copies, for what must not be translated (default: those of
-    its subwords, which it has learned). `load` takes those of another model from the notes.
-    as_text: whether lines are text as people write it. Else they are words that somebody has cut,
-    and the model reads them as they are (default: whether the vocabulary cuts text).
+    placeholders: words that the model copies, for what must not be translated (default: those that
+    are among its subwords, because it has learned them). `load` takes others from the notes.
+    as_text: whether lines are text as people write it. If not, they are words that somebody has
+    cut, and the model reads them as they are (default: whether the vocabulary cuts text).
     notes: what is known about the model, by the names of `NOTES` (minitf/files/models.py).
     shortlist: the few ids that may be written for a sentence, which makes it faster to translate.
     `load` takes it from the folder of a model of Firefox.
-    logits: those of the model's equations, for `verified_decoding`; by default it computes them.
+    logits: what the model's equations compute, for `verified_decoding` (default: compute them).
     """
 
     def __init__(
@@ -161,13 +160,13 @@ class Translator:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
         They differ: a text that was found twice, cut into subwords in two ways, is returned once.
-        A line without any text gives one empty translation, and equal lines are translated once.
+        A line without any text gives one empty translation; equal lines are translated once.
         changes: fields of a Search, as in translate(lines, beam=1, n_best=1).
-        keep: regular expressions; what they match is not translated, as numbers, addresses, tags
-        and the other kinds of `minitf.text.protected` are not. Characters of the two planes for
+        keep: regular expressions; what they match is not translated. Numbers, addresses, tags and
+        the other kinds of `minitf.text.protected` never are. Characters of the two planes for
         private use stand for words (from U+F0000) and markup (from U+100000): each comes out once.
         progress: called with the number of parts done and of all parts.
-        allowed: called with some lines, it returns what may be written for them, row by row. A line
+        allowed: called with some lines, returns what may be written for them, row by row. A line
         that is translated in several parts occurs once for each.
         Raises UserError as Search does, ValueError as `beam_search` does, UserError for NaN.
         """
@@ -178,7 +177,7 @@ class Translator:
         def decode_batch(source, parts, rules):
             if allowed:
                 rules = allowed([distinct[part.place[0]] for part in parts])
-            # All of the beam, since some may be the same text, or lack what must be kept.
+            # The whole beam: some may be the same text, or lack what must be kept.
             has_choice = search.n_best > 1 or any(part.has_choice for part in parts)
             n_best = search.beam if has_choice else 1
             return self._search(source, dataclasses.replace(search, n_best=n_best), rules)
@@ -205,8 +204,8 @@ class Translator:
 
         temperature, top_k, top_p, seed: see sampling.sample. first: the number of the first line,
         where a text comes in several calls. A translation depends on the line, its number and the
-        seed, and not on the other lines. changes: fields of a Search, of which beam and n_best do
-        not matter. keep, progress: as for `translate`.
+        seed, and not on the other lines. changes: fields of a Search; beam and n_best do not
+        matter. keep, progress: as for `translate`.
         """
         from minitf.beyond.sampling import sample  # lazily: most translations are searched for
 
@@ -258,7 +257,7 @@ class Translator:
 
         A part in whose translations a span, a number or a dash is missing is read in another way
         (see `Part.fallback`).
-        decode_batch(source, parts, rules): returns the hypotheses of each row of a batch. rules:
+        decode_batch(source, parts, rules) returns the hypotheses of each row of a batch. rules:
         what may be written for it, None for anything.
         """
         parts = [part for line in lines for part in line.parts]
@@ -279,7 +278,7 @@ class Translator:
     def _translate_parts(self, parts, decode_batch, search, progress):
         """Translate parts on all cores, the longest first; return the translations of each.
 
-        They are none if each has lost something, or if there are more spans than placeholders.
+        A part has none if each has lost something, or if it has more spans than placeholders.
         """
         translations = [part.as_translation() for part in parts]
         read = [
@@ -374,7 +373,7 @@ class Translator:
         """Return how a line is translated: all attention weights, next tokens, and the beam.
 
         It is what the model by itself writes, as `translate` does with wellformed=False. search,
-        changes: as for `translate`. Of a line of several parts, the first is used.
+        changes: as for `translate`. If the line has several parts, the first is explained.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
         from minitf.page.explained import Explained, likely_next, recorded_pass  # few are explained
@@ -387,7 +386,7 @@ class Translator:
         source = pad_rows(self._ids([first]), len(self.subwords), last=EOS)
         with one_blas_thread(), forms.on(self.forms):
             best = self._search(source, search, trace=trace)[0][0]
-            # Of learned positions, none is left for an end mark at the limit.
+            # No learned position is left for an end mark at the limit.
             ids = [*best.ids, EOS][: c.max_length if c.positions == "learned" else None]
             beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
             weights, logits, vectors = recorded_pass(self.model, source, beginning)

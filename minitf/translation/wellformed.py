@@ -11,7 +11,7 @@ from minitf.text.vocabulary import SPACE_SYMBOL, SPECIALS
 
 REPEATS = 3  # times that an n-gram may stand in a row
 LONGEST_NGRAM = 8  # tokens
-_ZEROS = 6  # of a number that the source spells out: a million
+_ZEROS = 6  # in a number that the source spells out: a million
 _LONGEST_CHARACTER = 4  # bytes
 _BETWEEN_DIGITS = ("", ".", ",", "'", "\N{RIGHT SINGLE QUOTATION MARK}")
 
@@ -19,17 +19,16 @@ _BETWEEN_DIGITS = ("", ".", ",", "'", "\N{RIGHT SINGLE QUOTATION MARK}")
 class Wellformed:
     """Makes the `Allowed` of `decode` with which a model writes text, and nothing else.
 
-    - Where characters are spelled in bytes, the bytes so far can go on to valid UTF-8. A text does
-      not end inside a character, also not at its greatest length. U+FFFD, which stands for a
-      character that was lost, is not written.
-    - No n-gram of up to eight tokens follows itself more than three times in a row, or more often
-      than the source repeats one. A digit may follow itself as often as in the source, whatever
-      separates the digits (10,000 and 10000), or six times if the source has no digits (a
-      million).
+    - Where characters are spelled in bytes, the bytes so far can go on to valid UTF-8. No text ends
+      inside a character, not even at its greatest length. U+FFFD, which stands for a character that
+      was lost, is not written.
+    - No n-gram of up to eight tokens stands more than three times in a row, or more often than the
+      source repeats one. A digit may stand in a row as often as in the source, whatever separates
+      the digits (10,000 and 10000), or six times if the source has no digits (a million).
     - Inside a word no subword that begins with a capital follows a lower-case letter, unless the
-      source has such a word (PhD). It is a sign of a lost subword: "aM" for "an ATM".
+      source has such a word (PhD). It would show that a subword was lost: "aM" for "an ATM".
 
-    subwords: those of the model that writes; its bytes are called <0x00> to <0xFF>.
+    subwords: the model's; its bytes are called <0x00> to <0xFF>.
     """
 
     def __init__(self, subwords: Vocabulary):
@@ -45,7 +44,7 @@ class Wellformed:
         in_words = not isinstance(subwords, Words)  # none of which stands inside a word
         self._begins_capital = np.array([in_words and name[:1].isupper() for name in names])
         anything = self._may_follow(b"", _LONGEST_CHARACTER)
-        # What usually may follow, (2, V): other subwords, and those that end in lower case.
+        # What may follow most tokens, (2, V): row 1 is for those that end in lower case.
         self._may_usually_follow = np.array([anything, anything & ~self._begins_capital])
 
     def allowed(self, source: np.ndarray) -> Allowed:
@@ -56,7 +55,7 @@ class Wellformed:
     def _allowed(self, source, no_capitals, texts, rows, left):
         in_word = (self._ends_small[texts[:, -1]] & no_capitals[rows]).astype(int)
         allowed = to_device(self._may_usually_follow)[to_device(in_word)]
-        others = {}  # the masks of the few texts after which something else may follow
+        others = {}  # masks for the few texts after which something else may follow
         for i in np.flatnonzero((self._byte[texts[:, -1]] >= 0x80) | (left < _LONGEST_CHARACTER)):
             begun = _partial_character(self._byte[texts[i, 1 - _LONGEST_CHARACTER :]])
             others[i] = self._may_follow(begun, min(left[i], _LONGEST_CHARACTER))
@@ -129,9 +128,9 @@ def _n_missing(begun):
 
 
 def _repeats(texts):
-    """Return pairs of a text and a size: of an n-gram that ends the text REPEATS times in a row.
+    """Return the number of each text (R, t) that ends in one n-gram REPEATS times, and its size.
 
-    Of texts (R, t). A text's last token is compared first: few are repeated at all.
+    A text's last token is compared first: few tokens are repeated at all.
     """
     longest = min(LONGEST_NGRAM, (texts.shape[1] - 1) // REPEATS)  # the start mark does not count
     latest = texts[:, ::-1]
@@ -144,7 +143,7 @@ def _repeats(texts):
 
 
 def _most_repeats(ids):
-    """Return how many times in a row an n-gram of ids (n,) stands, at most; parts count.
+    """Return the most times that an n-gram of ids (n,) stands in a row; a part of one counts.
 
     >>> _most_repeats(np.array([7, 5, 6, 5, 6, 5]))
     2.5

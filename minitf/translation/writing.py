@@ -25,8 +25,8 @@ def without_added_stop(text: str, source: str) -> str:
     """Return a translation without a full stop that its source lacks.
 
     A model that learned from sentences ends a heading, an item or a cell of a table as one. A
-    question mark stays: many people who ask leave it out. So does what ends a longer text, which is
-    a sentence whose full stop somebody forgot.
+    question mark stays, because many people leave it out. The end of a longer text stays as well:
+    it is a sentence whose full stop somebody forgot.
 
     >>> without_added_stop("Sparen.", "Save"), without_added_stop("Er kam.", "He came.")
     ('Sparen', 'Er kam.')
@@ -43,9 +43,9 @@ def as_one_sentence(
     """Return the translations of a line's parts with small first letters and no inner full stops.
 
     A part that a model has translated as a sentence begins with a capital letter and ends with a
-    full stop. Where the source has no end of a sentence between two parts, the first letter becomes
-    small, and the full stop the mark of the source, such as its comma. A span stays as it is. Why
-    a sentence has parts is noted in `problems`.
+    full stop. Where no sentence ends between two parts of the source, the first letter becomes
+    small, and the full stop becomes what the source has, such as a comma. A span stays as it is.
+    `problems` notes why a sentence has parts.
     """
     reason, is_begun, rewritten = LOST_SPAN if line.around else CUT_SENTENCE, False, []
     for part, best in zip(line.parts, translations, strict=True):
@@ -73,7 +73,7 @@ def _without_stop(translation, source, spans, reason):
 def _with_small_letter(translation, spans, subwords):
     """Return a Translation that begins in lower case, unless its first word keeps its capital.
 
-    A name, or a noun in German, takes more subwords in lower case: the model has not read it so.
+    A name, or a noun in German, has more subwords in lower case: the model has not read it so.
     """
     text = translation.text
     word = re.match(_WORD, text)
@@ -106,9 +106,9 @@ def restore(
 ) -> list[Translation]:
     """Return the translations that have each placeholder once, with the part's spans in place.
 
-    wellformed: they have the numbers, dashes and quotes of the part as well, and no full stop that
-    the source lacks. log_probabilities: as for `place_markup`, which gives them the part's markup.
-    Those that are the same then are returned once.
+    wellformed: whether they must have the numbers, dashes and quotes of the part as well, and no
+    full stop that the source lacks. log_probabilities: for `place_markup`, which gives them the
+    part's markup. Translations that are the same then are returned once.
     """
     spans = dict(zip(placeholders, part.spans, strict=False))
     if len(spans) < len(part.spans):
@@ -146,7 +146,7 @@ def join_parts(
 ) -> list[Translation]:
     """Return the n best translations of a line, joined from those of its parts.
 
-    around: what is copied before, between and after them; without it, they are joined as sentences.
+    around: what is copied before, between and after them; without it they are joined as sentences.
     """
     if not translations:
         return [Translation("".join(around), 0.0, 0.0)]
