@@ -16,7 +16,7 @@ from minitf.text.vocabulary import valid_unicode
 from minitf.translation.reading import join_texts
 
 BATCH_LINES = 500  # lines that are sorted by length and translated together, at most
-BATCH_BYTES = 1 << 20  # bytes; a batch of lines that is as large is complete
+BATCH_BYTES = 1 << 20  # bytes; a batch of lines that has as many is complete
 CHUNK_BYTES = 1 << 16  # bytes that are read at once
 POLL_SECONDS = 0.05  # seconds between two looks at a pipe that is empty
 
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.05  # seconds between two looks at a pipe that is empty
 class Source(NamedTuple):
     """A text, as lists of lines that are translated together.
 
-    file: where it comes from, None for the command line. size: in bytes of UTF-8, None if unknown.
+    file: where it comes from, None for the command line. size: its bytes in UTF-8, None if unknown.
     typed: whether somebody types it at the terminal.
     """
 
@@ -36,7 +36,7 @@ class Source(NamedTuple):
 
 @contextlib.contextmanager
 def open_input(options):
-    """Yield the Source that the options name; of a document, without any lines."""
+    """Yield the Source that the options name; that of a document has no lines."""
     is_document = bool(getattr(options, "format_in", None))
     if options.text:
         for text in options.text:  # what the user may have meant
@@ -70,7 +70,7 @@ def open_input(options):
 
 
 def _source_of(file, path, is_document):
-    """Return the Source of an open file; path: its name, "" for standard input."""
+    """Return the Source of an open file. path: its name, "" for standard input."""
     if is_document:
         return Source(iter(()), file)
     if file.isatty() and is_terminal(sys.stderr):
@@ -176,7 +176,7 @@ def _strip(line):
 def greet(folder, notes, unit=None):
     """Tell a user at the terminal which model reads what is typed, and how to end.
 
-    unit: of what is typed (default: one sentence per line).
+    unit: how to type (default: one sentence per line).
     """
     from minitf.translation.languages import direction  # lazily: few texts are typed
 
@@ -242,8 +242,8 @@ def join_paragraphs(batches):
 def _without_hyphens(lines):
     """Return lines without hyphenated words at their ends: the next line is added to such a line.
 
-    The hyphen goes before a small letter (infor-mation), and stays before a capital or a digit
-    (Nord-Süd); nothing is joined in "Haus- und Gartenarbeit".
+    The hyphen is dropped before a small letter (infor-mation), and stays before a capital or a
+    digit (Nord-Süd); nothing is joined in "Haus- und Gartenarbeit".
 
     >>> _without_hyphens(["He needs infor-", "mation on North-", "South trains", "and - well -"])
     ['He needs information on North-South trains', 'and - well -']

@@ -1,4 +1,4 @@
-"""The models for translate.py: which one a name means, and the list of all that are known."""
+"""The models for translate.py: the one that a name means, and the list of all that are known."""
 
 import contextlib
 import os
@@ -15,9 +15,9 @@ from minitf.translation.loading import is_parser
 
 
 def folder_of(model, bundled):
-    """Return the folder of a model: of a public one, after it was downloaded and converted.
+    """Return the folder of a model; a public one is first downloaded and converted.
 
-    bundled: the folder of a model, or None; the others beside it are named in a message.
+    bundled: the folder of a model, or None; a message names the others beside it.
     """
     folder = model_folder(model, say)
     if exists(folder):
@@ -34,7 +34,7 @@ def folder_of(model, bundled):
 
 
 def print_models(bundled):
-    """Print a line for each model: those here, and those that Mozilla's index has for Firefox."""
+    """Print a line for each model that is here, or in Mozilla's index of models for Firefox."""
     from minitf.public.firefox import firefox_models  # lazily: it loads what downloads
 
     lines = []

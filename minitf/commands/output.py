@@ -1,4 +1,4 @@
-"""The translations, as lines of text or JSON, and what was lost in them, in one line at the end."""
+"""Write the translations as lines of text or JSON, and at the end one line about what was lost."""
 
 import contextlib
 import errno
@@ -89,7 +89,7 @@ def _mistake_about(name):
 
 
 def render(lines, number, translations, options):
-    """Return the output for some lines of the input; number: of the first one."""
+    """Return the output for some lines of the input. number: the first line's."""
     if options.format == "json":
         return "".join(map(_json, lines, translations))
     if options.nbest > 1:
@@ -135,7 +135,7 @@ class LostText:
         self._lines = {}  # (unit, what): [the first numbers], how many
 
     def note(self, translations, before):
-        """Note what the translations of some units lack; before: how many units came before."""
+        """Note what the translations of some units lack. before: how many units came before."""
         for number, (best, *_) in enumerate(translations, before + 1):
             for problem in best.problems:
                 self._add(self.unit, number, problem)

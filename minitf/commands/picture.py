@@ -31,11 +31,11 @@ SUMS = {
 
 
 def draw_first(batches, translator, options):
-    """Yield the lists of lines; draw who attends to whom in the first with text: --attention.
+    """Yield the lists of lines; draw who attends to whom in the first line that has text.
 
-    Raises UserError if there is none.
+    Raises UserError if no line has text.
     """
-    seen = 0  # lines with text: the first is drawn, of the second the user is told
+    seen = 0  # lines with text: the first is drawn; at the second, a message says so
     for lines in batches:
         for line in lines:
             if seen == 2 or not (parts := translator.parts(line)):
@@ -61,9 +61,9 @@ def draw_first(batches, translator, options):
 
 
 def draw_page(translator, sentence, path, folder, search=None, model=True):
-    """Write a page that shows how a sentence is translated; model: with the model in it.
+    """Write a page that shows how a sentence is translated.
 
-    folder: of the translator's model, whose name the page has.
+    folder: the model's, whose name is on the page. model: whether the model is in the page.
     """
     notes = translator.notes
     if notes.get("corpus") == "own":  # the trainer's names for files of the user

@@ -56,8 +56,8 @@ def translate(options, bundled=None):
         translator = Translator.load(options.model, shortlist=options.shortlist)
         if is_parser(translator.notes):
             raise UserError(f"{options.model}: a parser: use parse.py, or python -m minitf parse")
-        # What is loaded stays: to look through it for garbage, now and at the end of the program,
-        # takes longer than to translate a sentence.
+        # What is loaded stays: looking through it for garbage, now and at the end of the program,
+        # takes longer than translating a sentence.
         gc.freeze()
         gc.enable()
         if source.typed:
@@ -79,7 +79,7 @@ def translate(options, bundled=None):
 
 
 def _translate_document(document, translator, method, name, write):
-    """Write a Document with its texts translated. name: of the model."""
+    """Write a Document with its texts translated. name: the model's."""
     if isinstance(translator.subwords, PairedSubwords) and translator.subwords.languages():
         raise UserError(
             f"{name} needs the target language in each line, which a document lacks: "
@@ -146,7 +146,7 @@ def _translate_batches(source, translator, method, options, write):
 
 
 def _around(line, ranges):
-    """Return what is before, between and after some ranges of a line, as it may be printed."""
+    """Return what is before, between and after some ranges of a line, in printable characters."""
     edges = pairwise([0, *chain(*ranges), len(line)])
     return [
         "\t".join(printable(valid_unicode(each)) for each in line[start:stop].split("\t"))

@@ -1,8 +1,8 @@
-"""Documents: the texts of a file that are translated, by its format; all else stays as it is."""
+"""Documents: a format tells which texts of a file are translated; all else stays as it is."""
 
 import os
 
-# The format of each ending of a file's name, by the names of `minitf.documents.reading.READERS`.
+# The format of each ending of a file's name, as `minitf.documents.reading.READERS` calls it.
 FORMATS = {
     "htm": "html",
     "html": "html",

@@ -1,4 +1,4 @@
-"""Markdown, by tree-sitter's two grammars: blocks, and what is inside a line of text."""
+"""Markdown, by tree-sitter's two grammars: one for blocks, one for what is inside a text."""
 
 import html
 import re
@@ -7,7 +7,7 @@ from minitf.documents.segments import Escaping, Kind, Segment, Span, char_offset
 from minitf.documents.tagged import attribute_segments, html_segments
 from minitf.errors import UserError
 
-# What the grammars do not know; the names of the groups are the kinds of the spans. A list of
+# Spans that the grammars do not know; the groups have the names of their kinds. A list of
 # definitions, an alert, a container and a footnote keep their lines.
 _MORE = re.compile(
     r"(?P<separator>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*"  # ::: note
@@ -22,7 +22,7 @@ _MORE = re.compile(
 )
 _GAP = re.compile(r"[\s>]*")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
-# Pandoc's rule for a formula: no space inside the signs, no digit after the last. Or one lone sign.
+# Pandoc's rule for a formula: no space inside the dollar signs, no digit after them. Or a lone $.
 _FORMULA = re.compile(rb"\$\$[^$]*\$\$|\$(?![\s$])[^$]*(?<!\s)\$(?!\d)|\$")
 _MAX_BYTES = 4000  # bytes
 _WORDS = {"latex_block", "uri_autolink", "email_autolink"}
@@ -32,12 +32,12 @@ _BLOCK = re.compile(r"\d+(?=[.)](?:\s|$))|(?=[-+*](?:\s|$)|>|#{1,6}(?:\s|$)|~~~)
 
 
 def _read(raw):
-    """Return a text in one line: `>` and spaces begin the later lines of a quote or an item."""
+    """Return a text in one line, without the `>` and spaces that begin later lines of a quote."""
     return _ESCAPED.sub(r"\1", html.unescape(re.sub(r"(?<!\s)\s*\n[\s>]*", " ", raw)))
 
 
 def _escaping(raw, more=""):
-    """Return how a text is spelled: emphasis is escaped if it has none, and what it has escaped."""
+    """Return how a text is escaped: what it escapes itself, and emphasis if it has none."""
     signs = {*"*_`"} - {*raw} | {*re.findall(r"\\([*_`\[\]$~<>{}|\\])", raw), *more}
     signs = "|".join([r"<(?=[A-Za-z/!?])", *map(re.escape, sorted(signs))])
 
@@ -56,7 +56,7 @@ def _escape_start(text, replaced):
 def read_markdown(document: str) -> tuple[str, list[Segment]]:
     """Return the segments of Markdown: paragraphs, headings, cells, titles, what images show.
 
-    Code, front matter and comments are none. The lines of a paragraph are one text, and so is its
+    Code, front matter and comments have none. The lines of a paragraph are one text, and so is its
     translation. Raises UserError if the parser is not installed.
     """
     blocks, inline = _parsers()
@@ -119,7 +119,7 @@ def _title_segments(document, start, stop):
 def _link_spans(document, link, start, stop, labels):
     """Return the spans of a link or an image: its brackets, and its address.
 
-    A link [text] without an address has one by its text, which must stay: [Text][text].
+    A link [text] without an address is looked up by its text, which must stay: [Text][text].
     """
     text = document[start:stop]
     if text.startswith("[^"):  # a footnote
@@ -141,12 +141,12 @@ def _normal_label(text):
 
 
 def _inline_nodes(parser, data, start, stop):
-    """Yield the nodes of what is inside a block, each with the first byte that its tree is of.
+    """Yield the nodes of what is inside a block, each with the byte where its tree begins.
 
-    In each tree two rules of Pandoc and CommonMark hold. The grammar takes "$5 here and $" for a
-    formula, and "_in 2021_" for no emphasis: it never sees such a dollar sign, nor a digit before
-    an underscore. A tree takes a time that grows with the square of its length: what is longer
-    than 4,000 bytes has several, each up to the end of a line, a sentence or a word.
+    The grammar breaks two rules of Pandoc and CommonMark: it takes "$5 here and $" for a formula,
+    and "_in 2021_" for no emphasis. So it never sees such a dollar sign, nor a digit before an
+    underscore. The time for a tree grows with the square of its length: what is longer than 4,000
+    bytes has several, each up to the end of a line, a sentence or a word.
     """
     while start < stop:
         end, most = stop, start + _MAX_BYTES

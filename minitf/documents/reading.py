@@ -36,7 +36,7 @@ _DECLARED += rb"|^\"Content-Type:.*charset=([\w-]+)"
 class Document:
     """The text of a document, and its segments.
 
-    bom: the byte-order mark that it begins with. errors: as of `str.encode`.
+    bom: the byte-order mark that it begins with. errors: for `str.encode`.
     """
 
     text: str
@@ -52,10 +52,9 @@ class Document:
     ) -> bytes:
         """Return the document with its texts translated.
 
-        translate: as of a Translator. note: called with Translations that have given up something,
-        and the number of lines before them. Where a translation has the spans of a text in another
-        order, as a closing tag before its opening one, the texts between the spans are translated
-        by themselves.
+        translate: a Translator's. note: called with Translations that have given up something, and
+        the number of lines before them. If a translation has the spans of a text in a wrong order,
+        as a closing tag before its opening one, the texts between them are translated one by one.
         """
         pieces, between, texts = [], [], [segment.text for segment in self.segments]
         for segment, best in zip(self.segments, translate(texts), strict=True):
@@ -86,7 +85,7 @@ class Document:
 def read_document(file: BinaryIO, format: str, name: str) -> Document:
     """Return the document of an open file. Raises UserError if it is not of the format.
 
-    name: of the file, for messages.
+    name: the file's, for messages.
     """
     try:
         data = file.read() or b""

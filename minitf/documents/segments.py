@@ -1,4 +1,4 @@
-"""The texts of a document: what is translated, what is copied inside, and both put back.
+"""The texts of a document: what is translated, what is copied inside them, and both put back.
 
 A format finds the spans between and inside its texts that are not translated; what lies between
 two spans is text. Only the ranges of texts are replaced, so all else stays as it is.
@@ -18,12 +18,12 @@ from minitf.text.sentences import has_letters
 
 
 class Kind(StrEnum):
-    """What a span is for the text around it."""
+    """What a span does to the text around it."""
 
-    SEPARATOR = "separator"  # it separates two texts: a tag <p>
-    MARKUP = "markup"  # it opens or closes something: <b>, **. At the edge of a text it is left out
-    POSITIONAL = "positional"  # it stands for a word, and such words keep their order: %s
-    WORD = "word"  # it stands for a word, and may move, but across no markup: {name}, `code`
+    SEPARATOR = "separator"  # separates two texts: a tag <p>
+    MARKUP = "markup"  # opens or closes something: <b>, **. At the edge of a text it is left out
+    POSITIONAL = "positional"  # stands for a word, and such words keep their order: %s
+    WORD = "word"  # stands for a word, and may move, but not across markup: {name}, `code`
 
 
 class Span(NamedTuple):
@@ -41,9 +41,9 @@ _MARKUP = Kind.MARKUP, None  # of a Span in whose place nothing else is written
 class Escaping(NamedTuple):
     """How a format escapes a text.
 
-    unescape: from the document to what a person reads, as &eacute; to é. escape: back.
-    finish(text, replaced): finally, of all of a text, with its markup; replaced: what the document
-    had there.
+    unescape: makes what a person reads of what the document has, as é of &eacute;. escape: the way
+    back. finish(text, replaced): the last step, for a whole text with its markup; replaced: what
+    the document had there.
     """
 
     unescape: Callable[[str], str] = str
@@ -55,8 +55,8 @@ class Escaping(NamedTuple):
 class Segment:
     """One text of a document: a paragraph, a heading, a cell, an attribute, a string.
 
-    start, stop: its range of the document. text: what is translated, in one line. spans: those in
-    it, each by the character that stands for it in `text`, and in a translation.
+    start, stop: its range of the document. text: what is translated, in one line. spans: the spans
+    in it, each by the character that stands for it in `text`, and in a translation.
     """
 
     start: int
@@ -66,7 +66,7 @@ class Segment:
     escaping: Escaping
 
     def split(self, text: str) -> list[str | Span]:
-        """Return texts and spans alternately: a text, a span, a text, ..."""
+        """Return the texts and spans of a text alternately: a text, a span, a text, ..."""
         pieces = re.split(f"([{''.join(self.spans)}])", text) if self.spans else [text]
         pieces[1::2] = map(self.spans.get, pieces[1::2])
         return pieces
@@ -75,7 +75,7 @@ class Segment:
         """Return a translation, split; None if a span is missing, doubled, or out of order.
 
         In another order a closing tag could come before its opening one, or a link inside another.
-        None also if a word has crossed a tag, or if nothing is left between two that had a text.
+        None also if a word has crossed a tag, or if a text between two tags has become empty.
         """
         pieces, source = self.split(translation), self.split(self.text)
         ordered = [span for span in pieces[1::2] if span.kind != Kind.WORD]
@@ -85,7 +85,7 @@ class Segment:
 
 
 def _between_markup(pieces):
-    """Return after which markup each word stands, and after which markup there is a text."""
+    """Return after which markup each word stands, and after which markup a text stands."""
     place, words, filled = None, set(), set()
     for span, text in zip([None, *pieces[1::2]], pieces[::2], strict=True):
         if span and span.kind == Kind.MARKUP:
@@ -134,8 +134,8 @@ def _segment(document, start, stop, spans, escaping):
     text, by_character, place, raw = "", {}, start, document[start:stop]
     words, markup = (map(chr, count(first)) for first in (FIRST_WORD, FIRST_MARKUP))
     for span in spans:
-        those = markup if span.kind == Kind.MARKUP else words
-        character = next(each for each in those if each not in raw)
+        unused = markup if span.kind == Kind.MARKUP else words
+        character = next(each for each in unused if each not in raw)
         by_character[character] = span
         text, place = text + escaping.unescape(document[place : span.start]) + character, span.stop
     text += escaping.unescape(document[place:stop])

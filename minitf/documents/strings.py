@@ -10,7 +10,7 @@ from minitf.errors import UserError
 _BRACES = r"\{[^{}]*+\}"
 for _ in range(3):  # in balance, four deep
     _BRACES = rf"\{{(?:[^{{}}]|{_BRACES})*+\}}"
-# What is not text in a string of a program; the names of the groups are the kinds of the spans.
+# Spans in a string of a program; the groups have the names of their kinds.
 _IN_STRINGS = re.compile(
     r"(?P<markup>(?:<|&lt;|\\u003c)/?[A-Za-z][^<>]*?(?:>|&gt;|\\u003e))"
     r"|(?P<separator>(?:\\[nrt])+)|\\."
@@ -25,7 +25,7 @@ _QUOTED = r'"(?:[^"\\\n]|\\.)*+"'
 
 
 def spans_in(document: str, start: int, stop: int, kinds: Container[str]) -> list[Span]:
-    """Return what a program puts into a range of a text, as {name} and %s: spans of some kinds."""
+    """Return the spans of some kinds in a range of a text, such as {name} and %s."""
     return [
         Span(match.start(), match.end(), match.lastgroup)
         for match in _IN_STRINGS.finditer(document, start, stop)
@@ -34,7 +34,7 @@ def spans_in(document: str, start: int, stop: int, kinds: Container[str]) -> lis
 
 
 def _in_string(document, start, stop, escaping):
-    """Return the segments of a string without its quotation marks; a line break parts them."""
+    """Return the segments of a string, given without its quotation marks; line breaks part them."""
     spans = spans_in(document, start, stop, list(Kind))
     segments = segments_in(document, start, stop, spans, escaping)
     for span in spans:
@@ -50,7 +50,7 @@ def _in_string(document, start, stop, escaping):
 def read_json(document: str) -> tuple[str, list[Segment]]:
     """Return the segments of a JSON document: its strings that are not keys.
 
-    A document in ASCII alone stays so: é is written \\u00e9.
+    A document in ASCII alone stays in ASCII: é is written \\u00e9.
     """
     try:
         json.loads(document)
@@ -109,7 +109,7 @@ def read_po(document: str) -> tuple[str, list[Segment]]:
 def _fill(document, start, message, end):
     """Yield the edits that fill the targets of a message; none if some have a text already.
 
-    start: where the message before it ends. end: of a line.
+    start: where the message before it ends. end: the end of a line in this document.
     """
     targets = list(re.finditer(_STRINGS, message["targets"]))
     if not _join_strings(message["one"]) or any(_join_strings(target[0]) for target in targets):
@@ -135,5 +135,5 @@ def _fill(document, start, message, end):
 
 
 def _join_strings(strings):
-    """Return the lines of a text of gettext as one, as it is written, without quotation marks."""
+    """Return the strings of a text of gettext as one, still escaped, without quotation marks."""
     return "".join(quoted[1:-1] for quoted in re.findall(_QUOTED, strings))

@@ -1,4 +1,4 @@
-"""Subtitles (.srt, .vtt): after a line with --> the text of a cue stands, up to an empty line."""
+"""Subtitles (.srt, .vtt): a cue is a line with -->, then its text, then an empty line."""
 
 import html
 import re
@@ -8,7 +8,7 @@ from functools import partial
 from minitf.documents.segments import Escaping, Segment, Span, segments_in
 from minitf.errors import UserError
 
-# The next cue begins without an empty line, too: with its time, or with its number before that.
+# Without an empty line, the time of the next cue, or its number before that, ends a cue as well.
 _TIME = r"(?:[^\S\n]*\d+[^\S\n]*\n)?[^\n]*-->"
 _CUE = re.compile(rf"^[^\n]*-->[^\n]*\n((?:(?!{_TIME})[^\n]*\S[^\n]*(?:\n|\Z))+)", re.MULTILINE)
 # What a second person says begins with a dash on a line of its own, or with a name in a tag.

@@ -1,4 +1,4 @@
-"""HTML and XML, with Android's strings and XLIFF: what stands between tags is text."""
+"""HTML and XML, with Android's strings and XLIFF: text is what stands between tags."""
 
 import html
 import re
@@ -19,7 +19,7 @@ _INLINE = re.compile(
     "ruby|rp|rt|s|samp|small|span|strike|strong|sub|sup|svg|time|tt|u|var|wbr"
 )
 _VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
-_ALONE = {"img", "input", "wbr"}  # inside a sentence, they open nothing
+_ALONE = {"img", "input", "wbr"}  # elements inside a sentence that open nothing
 _CODE = re.compile("script|style|pre|code|kbd|samp|var|svg|math|iframe|object")
 _HIDDEN = re.compile(
     r"\stranslat(?:e|able)\s*=\s*[\"']?(?:no|false)\b|\sclass\s*=\s*[\"'][^\"']*\bnotranslate\b"
@@ -70,8 +70,8 @@ _BARE = Escaping(_unescape, partial(_escape, quote='"'), lambda text, _: f'"{tex
 def _spans(document, events, inline, codes):
     """Return the spans of all tags, and the opening tags (and CDATA) outside of what is hidden.
 
-    inline: where the tags begin that are inside a text. codes: a pattern of the names of elements
-    that are hidden because they have no text.
+    inline: where tags inside a text begin. codes: a pattern for the names of elements that are
+    hidden because they have no text.
     """
     spans, tags, hidden, depth = [], [], None, 0
     for event in events:
@@ -105,7 +105,7 @@ class _Tags(HTMLParser):
         super().__init__(convert_charrefs=False)
         self.lines = [0, *(match.end() for match in re.finditer("\n", text))]
         self.parts = []
-        self.feed(text.replace("&", "+"))  # after a second "&#" it would find no more tags
+        self.feed(text.replace("&", "+"))  # it would find no tags after a second "&#"
         self.close()
 
     def _add(self, kind, name="", after=0):
@@ -128,7 +128,7 @@ class _Tags(HTMLParser):
     handle_decl = partialmethod(_add, "declaration")
 
     def parse_marked_section(self, i, report=1):
-        return self.parse_bogus_comment(i)  # as HTML says of <![x; Python 3.11 raises an error
+        return self.parse_bogus_comment(i)  # HTML's rule for <![x; Python 3.11 raises an error
 
 
 def read_html(document: str) -> tuple[str, list[Segment]]:
@@ -156,7 +156,7 @@ def html_segments(
 
 
 def attribute_segments(document: str, start: int, stop: int) -> list[Segment]:
-    """Return the segments of the attributes of a tag that people see."""
+    """Return the segments of those attributes of a tag that people see."""
     segments, is_about = [], _ABOUT.match(document, start)
     for match in _ATTRIBUTE.finditer(document, start, stop):
         if match[1].lower() in _VISIBLE or (is_about and match[1].lower() == "content"):
@@ -184,7 +184,7 @@ _IN_ANDROID = re.compile(r"(?P<markup>(?<!\\)\")|(?P<word>(?<=>)[@?][\w:.+]*/[\w
 _ANDROID = Escaping(
     _from_android,
     lambda text: re.sub(r"[\\'\"]", r"\\\g<0>", _escape(text)),
-    lambda text, _: re.sub("^[@?]", r"\\\g<0>", text),  # so a reference begins
+    lambda text, _: re.sub("^[@?]", r"\\\g<0>", text),  # else it would be a reference
 )
 
 _CODE_IN_XML = re.compile(r"xliff:g|(?:\w+:)?(?:ph|it|x|bx|ex|bpt|ept|sc|ec)")  # XLIFF's
@@ -201,7 +201,7 @@ def read_xml(document: str) -> tuple[str, list[Segment]]:
     """Return the segments of an XML document: the text of each element.
 
     An element beside text, as the <b> of a paragraph, is a part of that text. In XLIFF each empty
-    target gets its source first, and only these are translated. In Android's strings a backslash
+    target first gets its source, and nothing else is translated. In Android's strings a backslash
     escapes. Raises UserError for a document that is not well-formed.
     """
     events = _xml_events(document)
@@ -269,7 +269,7 @@ def _xml_segments(document, events, root):
 
 
 def _inline(document, events):
-    """Return where the tags begin of elements beside text, or inside such an element."""
+    """Return where the tags of elements begin that are beside text, or inside such an element."""
     parents, mixed, opened, inline = {}, set(), [None], set()
     for event in events:
         if event.kind == "open":

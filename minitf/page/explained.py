@@ -27,18 +27,18 @@ class Explained:
 
     line: the text that the model read. translation: the best one found, with its ln P and score.
     source_ids, target_ids: with the end mark. A translation that was cut off at its greatest length
-    has one too, which the model did not write.
+    has one as well, which the model did not write.
     source, target: the tokens of these ids, for pictures.
-    weights: for "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "source" (L, H, T, S), who
-    attends to whom. The decoder's row t decides on target token t and has read those before it. Of
-    an SSRU: (L, 1, T, T), how much of its state each token is.
+    weights: who attends to whom, for "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "source"
+    (L, H, T, S). The decoder's row t decides on target token t and has read those before it. An
+    SSRU has (L, 1, T, T): how much of its state each token is.
     vectors: some numbers of each token's vectors: see recorded_pass.
     next_tokens: for each target token the five most probable tokens and their P, the best first.
-    beam: the BeamSteps of the search; none for greedy decoding. names: of the ids in them.
+    beam: the BeamSteps of the search; none for greedy decoding. names: the tokens of their ids.
     parts: into how many parts the line was split; only the first is explained.
-    width, alpha, max_extra: of the search, as in beam_search; greedy decoding has the width 1.
+    width, alpha, max_extra: as in beam_search; greedy decoding has the width 1.
     limit: the greatest length of the translation, with its end mark.
-    decoder: of the Config.
+    decoder: as in Config.
     """
 
     line: str
@@ -91,9 +91,9 @@ def recorded_pass(
     """Return the weights of all attentions in one pass, the logits (T, V), and parts of vectors.
 
     source: ids (1, S). target: ids (1, T), which begin with the start mark.
-    The vectors are N numbers of each, evenly spaced in it, for a picture. "embeddings": (S, N), of
-    the source tokens. "source": (1 + L, S, N), as they enter the first layer of the encoder and as
-    they leave each; "target": the same for the decoder, (1 + L, T, N).
+    For a picture, N evenly spaced numbers of each vector are returned. "embeddings": (S, N), the
+    source tokens'. "source": (1 + L, S, N), the vectors that enter the first layer of the encoder
+    and that leave each; "target": the same for the decoder, (1 + L, T, N).
     """
     # A copy, whose layers are replaced by ones that record; it shares the weights.
     model = copy.deepcopy(model, {id(weights): weights for weights in model.parameters()})
