@@ -98,7 +98,7 @@ function normalise(text) {
 
 // Return a line with a word for each & that is between two words.
 function withAnd(line, word) {
-  const between = /(?<=[\p{L}\p{N}_.,;:!?)"']) (?:&|&amp;) (?=[\p{L}\p{N}_("'])/gu;
+  const between = /(?<=[^\s([{]) (?:&|&amp;) (?=[^\s.,;:!?)\]}])/gu;
   const isLoud = /\p{Uppercase}/u.test(line) && !/\p{Lowercase}|\p{Lt}/u.test(line);
   return line.replace(between, ` ${isLoud ? word.toUpperCase() : word} `);
 }

@@ -27,14 +27,13 @@ _INVISIBLE = (
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
 _JOINER = "(?<![\u0590-\U0010ffff])[\u200c\u200d]+"
-_SPACES = r"\s+"
 _PLAIN = "[!-~]+(?: [!-~]+)*"  # ASCII without a space too many: nothing to do
 # A dash between two words without spaces, as English prints it.
 _TIGHT_DASH = r"(?<=[^\W\d_])\u2014(?=[^\W\d_])"
 # An entity of HTML. The entities for & < >, which HTML itself needs, stay as they are.
 _OWN = "amp|lt|gt|#38|#60|#62|#[xX](?:26|3[cCeE])"
 _ENTITY = rf"&(?!(?:{_OWN});)(?:[A-Za-z]+\d*|#\d+|#[xX][0-9A-Fa-f]+);"
-_AND_SIGN = r"(?<=[\w.,;:!?)\"']) (?:&|&amp;) (?=[\w(\"'])"
+_AND_SIGN = r"(?<=[^\s(\[{]) (?:&|&amp;) (?=[^\s.,;:!?)\]}])"
 _AND = """
     bg и, cs a, da og, de und, el και, en and, es y, et ja, fi ja, fr et, hi और, hu és, it e, lt ir,
     nl en, no og, pl i, pt e, ro și, ru и, sk a, sl in, sv och, tr ve, uk і, vi và
@@ -59,7 +58,7 @@ def normalise(line: str) -> str:
     if (narrow := line.translate(_WIDE)) != line and not re.search(_EAST_ASIAN, line):
         line = narrow
     line = re.sub(_TIGHT_DASH, " \u2013 ", line).translate(_ALIKE)
-    line = re.sub(_SPACES, " ", unicodedata.normalize("NFC", line)).strip(" ")
+    line = re.sub(r"\s+", " ", unicodedata.normalize("NFC", line)).strip(" ")
     # The neighbours of a removed joiner may look alike, or compose, only now.
     may_join = "\u200c" in line or "\u200d" in line
     return normalise(re.sub(_JOINER, "", line)) if may_join and re.search(_JOINER, line) else line

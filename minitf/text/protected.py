@@ -29,9 +29,13 @@ _BEGINS = r"(?<![^\s(\[\"'])"  # a bracket or a quote may be before it
 _ALNUM = r"[^\W_]"
 # The full stop after a number is no part of it. Digits alone are a span if they are five or more:
 # a shorter number is a word that the grammar may need.
-_ANY_NUMBER = r"\d+(?:[.,:/'\u2013×-]\d+)*(?![.,]?\d)"
+_DIGITS = r"\d+(?:[.,:/'\u2013×x-]\d+)*(?![.,]?\d)"
+_UNIT = r"(?: ?[ghlmVW]| s)(?![\w'/])"  # of measurement, of one letter
+_ANY_NUMBER = rf"{_DIGITS}(?:{_UNIT})?"
 _NUMBER = r"(?:\d+(?:[.,:/'\u2013×-]\d+)+|\d{5,})(?![.,]?\d)"
 _SIGN = r"[^\w\s.,;:!?'\"(){}\[\]\u2013-]"  # a symbol, and no punctuation
+# Around a word _ is emphasis, and read as *; all patterns take it for a letter.
+_EMPHASIS = rf"(?<!\w)_(?={_ALNUM})|(?<={_ALNUM}|[.,:;!?)])_(?!\w|\.\w)"
 _KEY = r"[B-HJ-Z]\d*"  # A and I are words
 _NAME = rf"(?:{_ANY_NUMBER}|[A-HJ-Za-z]\d*\b)"
 _TERM = rf"(?:{_ANY_NUMBER}|{_KEY}\b)"
@@ -48,7 +52,7 @@ KINDS = (
     r"\$[^$\s](?:[^$]*[^$\s])?\$(?![\w.])",  # $x^2 + y$
     r"(?:\[(?:\^\w+|\d{1,3})\])+",  # [1][2], [^3]
     r"\[/\w+\]|\[\w+(?:=[^\[\]]*)?\](?=[\w\[])",  # [/b], [size=5]big
-    r"(?:\]\([^()\s]*(?: \"[^\"]*\")?\))+|(?<=\w)\(\w{1,2}\)",  # ](a.md "b"), dog(s)
+    r"(?:\]\([^()\s]*(?: \"[^\"]*\")?\))+|(?<=[\w)])\(\w+\)\w*",  # ](a.md "b"), dog(s)
     # An address has characters inside that no word has; one wrong letter is another one.
     rf"\b(?:\w+://|(?:mailto|tel):|www\.){_REST}",  # https://x.org/a, www.x.org
     r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",  # anna@x.org
@@ -59,25 +63,24 @@ KINDS = (
     r"\\[nrtN](?![a-z])|(?<=[\w.,:;!?])\\[nrtN]|\\[\"']|\\[^\w\s](?!\d)",  # \n, so\nand, \", \*
     rf"{_BEGINS}(?:[@#$%\\]+[^\W\d](?:[\w.]*\w)?|--?[a-z][\w-]*=\S*\w)",  # @tom, %s, --level=5
     rf"{_BEGINS}%[\d.$+-]*[a-z]\b|(?<!\w\.)\b[A-Za-z]\w*(?:\.\w+)*\(\)",  # %1$s, np.zeros()
-    rf"\b{_ALNUM}+(?:[@_=^%$&#+~]+{_ALNUM}+)+|\b[A-Za-z]{{1,2}}/[A-Za-z]\b",  # AT&T, w/o, km/h
+    rf"\b{_ALNUM}+(?:(?:[@_=^%$&#+~]+|\*){_ALNUM}+)+|\b[A-Za-z]{{1,2}}/[A-Za-z]\b",  # AT&T, w/o
     rf"\b[A-Z](?:\+\+|[#*+])(?!\w)|&#?\w+;|{_BEGINS}[:;=](?:[^\s\w]+\w?|\w)(?!\w)",  # C#, &lt;, :-)
+    rf"(?<![\w.,/-]){_DIGITS}{_UNIT}(?: {_SIGN} {_ANY_NUMBER})*",  # 5 m, 20-30 m
     # A model spells digits beside letters anew.
     r"(?<!\w)(?=[\w.:-]{0,40}?(?:[^\W\d_]\d|[A-Z]-\d|\d-?[A-Z]))\w+(?:[.:-]+\w+)*",  # AB-12345, X7
     # Groups of digits are one number.
     r"(?<![\w.,/-])(?:\+\d{1,3}[ /-]?)?(?:\(\d+\)[ /-]?\d+|\d+[ /-]\d{2,})"
     r"(?:[ /-]\d{2,})*(?![\w-])",  # 030 12345, +49 (30) 12345
     r"(?<![\w.])\d{1,2}\. \d{1,2}\. ?\d{2,4}\b",  # 24. 12. 2010
+    # Emphasis around words: the model took its symbols for words, and never closed them.
+    rf"(?<!{_ALNUM})(?!~\d)[*_~]++(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",  # **so
     # Numbers, or letters for them, with a symbol beside or between them.
-    rf"(?<![\w.,']){_NAME}(?: {_SIGN}+ {_NAME})+(?!\w)",  # x = 5
+    rf"(?<![\w.,']){_NAME}(?: (?:{_SIGN}+|x) {_NAME})+(?!\w)",  # x = 5, 4 x 5
     rf"(?<![\w.,]){_TERM}(?: ?{_SIGN}+ ?{_TERM})+(?: ?=)?(?!\w)|\b\w+ ?\+ ?{_KEY}\b",  # 1+1, Ctrl+C
     rf"(?<![\w.,])(?<!{_SIGN})(?:(?:(?<!\S){_SIGN}+ |{_SIGN}+)[-+\u2013]?{_ANY_NUMBER}"
     rf"(?: ?{_SIGN}+ ?{_TERM})*(?!\w)"
     rf"|[-+\u2013]?{_ANY_NUMBER} ?{_SIGN}+(?: ?[CF]\b|(?!\w)))",  # < 5, €100, 5%, 20 °C
-    # A unit of measurement of one letter is no word.
-    rf"(?<![\w.,]){_ANY_NUMBER} [ghlmVW](?![\w'/])",  # 5 m
     rf"(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)",  # 12345, 17:45, -3
-    # Emphasis around words: the model took its symbols for words, and never closed them.
-    rf"(?<!{_ALNUM})[*_~]++(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",  # **so, so**
     f"[{PLACEHOLDERS}]",  # ①
 )
 
@@ -126,11 +129,12 @@ def split_protected(text: str, pattern: re.Pattern) -> tuple[list[str], list[str
     (['Call ', ' at ', '!'], ['030 1234567', '17:45'])
     """
     texts, spans, start = [], [], 0
+    read = re.sub(_EMPHASIS, "*", text)
     for place in range(0, len(text), _MAX_SPAN):
-        for match in pattern.finditer(text, max(place, start), place + 2 * _MAX_SPAN):
+        for match in pattern.finditer(read, max(place, start), place + 2 * _MAX_SPAN):
             if match[0] and match.start() < place + _MAX_SPAN:
                 texts.append(text[start : match.start()])
-                spans.append(match[0])
+                spans.append(text[match.start() : match.end()])
                 start = match.end()
     return [*texts, text[start:]], spans
 

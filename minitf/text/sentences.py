@@ -142,8 +142,6 @@ _SENTENCE = (
 )
 _SHORT = rf"(?:\b(?:{_TITLES}|{_ABBREVIATIONS}|etc|usw|usf)|{_INITIAL})\.$"
 _ITEM = r"\W{0,9}(?:\d{1,3}|[A-Za-z])\.\)?\s+"  # "1. Wash the car. 2. Clean the kitchen."
-_BRAND = "[a-z]{1,3}[A-Z]"  # iPhone, macOS
-_ANY_STARTER = rf"(?i)(?:{_STARTERS})\b"
 _LOOKBACK = 30  # characters that the patterns look at before a full stop
 
 
@@ -180,8 +178,8 @@ def _goes_on(text, match, is_small):
         return False
     if text[match.end() : match.end() + 1].islower():
         may_begin = is_small and stop + 1 == match.end()
-        starter = may_begin and re.compile(_ANY_STARTER).match(text, match.end())
-        if not (starter or re.compile(_BRAND).match(text, match.end())):
+        starter = may_begin and re.compile(rf"(?i)(?:{_STARTERS})\b").match(text, match.end())
+        if not (starter or re.compile("[a-z]{1,3}[A-Z]").match(text, match.end())):
             return True
     for before, after, goes_on in _rules():
         if after.match(text, stop) and before.search(text, max(0, stop - _LOOKBACK), stop):

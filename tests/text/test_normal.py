@@ -81,7 +81,7 @@ def test_entities_that_are_letters_are_read_as_these(written, read):
 
 
 def test_a_sign_for_and_is_read_in_the_language_of_the_line():
-    assert with_and("a & b &amp; c&d & (e)", word_for_and("fr", "ab")) == "a et b et c&d et (e)"
+    assert with_and("a & b &amp; c&d & <e>", word_for_and("fr", "ab")) == "a et b et c&d et <e>"
     assert word_for_and("xx", "ab") == word_for_and("en", "a&b") == "&"
 
 

@@ -33,7 +33,7 @@ Call |foo()|, |np.zeros()|, |snake_case| or |`a + b`| with |--level=5|.
 The mark |①| itself.
 See [the page|](a/b.md)| and ![a dog|](dog.png)| or [![Build|](x.svg)](https://x.org)| there.
 It is so|[1][2]| or so|[^3]|.
-It is |**|not|**| so, and |*|never|*| was.
+It is |**|not|**| so, and |*|never|*|, |_||main.py||_| or |_||17:45||_|.
 Am |24. 12. 2010| kam er, nach |§ 3| Abs. 2 und |§ 5|.
 Press |<a x="a > b" y>|here|</a>|, or see |main.py:45|.
 The |\\emph||{dog}| of |\\cite||[5]||{tom}|, |$x^2 + y$| and |$x$| is his.
@@ -58,7 +58,7 @@ Tom and Mary's, O'Brien's, don't.
 # What is kept besides, because a vocabulary has letters, figures and usual punctuation alone.
 USUAL = frozenset(string.ascii_letters + string.digits + " .,:;!?'\"-$äöüß")
 WITHOUT_PIECES = """
-It is |5 > 3|. Mix |1 + 1|. I ate |5 * 3| apples at |10 × 5| m.
+It is |5 > 3|. Mix |1 + 1|. I ate |5 * 3| apples at |10 × 5 m| or |4 m × 5 m|, |5m|, |20-30 m|.
 It's |50%| now, |3 %| of |~10|, not |5#|, |50%ige| or |(||±5||)|.
 Press |Ctrl + C|, |Alt + F4| or |Ctrl+C|.
 I know |C++| and |C#|, |x^2|, tea |w/o| sugar. I |<3| you.
@@ -69,6 +69,7 @@ Tom |%| went |→| there |{| |}| |->| |<-| |=>| it |•| was |$| ten |;| yes |!|
 the dog|(s)| |(|really|)| or he|/|she |[|so|]| is |<|I am|>| 3 |m/s|, |km/h|
 |AT&T| and |Q&A| |&| so on
 A hat |\U0001f600| and |\U0001f468\u200d\U0001f469\u200d\U0001f467|!
+The child|(ren)|, 4|(a)||(iii)|, |Schüler*innen|.
 Ich mag |Dvořák|, |日本語| und Käse.
 """.strip().split("\n")
 
