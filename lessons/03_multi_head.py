@@ -104,8 +104,9 @@ draw(
 # (1, 0), sees = (0, 1) and dog = (1, 0). As its own query, "sees" gives man, itself and
 # dog the scores 0, 1 and 0: it looks at itself.
 #
-# Now let a matrix make the query, $q = x \, W^Q$, and let its two rows be what a noun
-# asks for, and what a verb asks for:
+# Now let a matrix make the query, $q = x \, W^Q$ (the $Q$ is part of its name, for
+# "query", and no power). Let its two rows be what a noun asks for, and what a verb asks
+# for:
 #
 # $$W^Q = \begin{pmatrix} 0 & 0 \\ 4 & 0 \end{pmatrix}$$
 #
@@ -167,11 +168,11 @@ same("F.linear: the gradient of b, another", b_tensor.grad, gy.sum(axis=(0, 1)))
 # %% [markdown]
 # ## Where are the learned numbers kept?
 # Training moves every learned number a small step against its gradient, again and again
-# (*gradient descent*), so a program must find them all. In the library a `Parameter` is
-# a Tensor that training changes. A `Module` is an object that finds all Parameters
-# inside it, and inside the Modules that it holds, and gives each a name. `Linear` is a
-# linear map as a Module. Each of its numbers is called a parameter, too: a matrix of
-# shape (6, 3) is one `Parameter` and 18 parameters.
+# (*gradient descent*), so a program needs a list of them all. In the library a
+# `Parameter` is a Tensor that training changes. A `Module` is an object that finds all
+# Parameters inside it, and inside the Modules that it holds, and gives each a name.
+# `Linear` is a linear map as a Module. Each of its numbers is called a parameter, too:
+# a matrix of shape (6, 3) is one `Parameter` and 18 parameters.
 #
 # Here is a Module with the four maps that we shall need: for the queries, the keys and
 # the values of one head, and one more, which puts its answer into the vector again.
@@ -182,10 +183,9 @@ one_head.query = Linear(6, 3, rng, bias=False)
 one_head.key = Linear(6, 3, rng, bias=False)
 one_head.value = Linear(6, 3, rng, bias=False)
 one_head.output = Linear(3, 6, rng, bias=False)
-one_head.query_again = one_head.query  # one map under two names is found once
 print(one_head)
 kinds = [type(parameter) for name, parameter in one_head.named_parameters()]
-claim("a Module finds each Parameter once", kinds == 4 * [Parameter], len(kinds))
+claim("a Module finds the Parameters inside it", kinds == 4 * [Parameter], len(kinds))
 
 # %% [markdown]
 # They begin as random numbers. If all four maps of two heads began alike, the heads
@@ -194,10 +194,10 @@ claim("a Module finds each Parameter once", kinds == 4 * [Parameter], len(kinds)
 # %% [markdown]
 # ## What is multi-head attention, exactly?
 # **State.** Let $h$ heads look at the same time, each through linear maps of its own,
-# and let one more linear map put together what they found. Its matrix is called $W^O$;
-# the $O$ is part of the name, for "output", and no power. Let $X$ be a matrix with a
-# row for each position that asks, and the *memory* $M$ a matrix with a row for each
-# position that answers. In *self-attention*, $X$ is its own memory.
+# and let one more linear map put together what they found. Its matrix is called $W^O$,
+# with an $O$ for "output". Let $X$ be a matrix with a row for each position that asks,
+# and the *memory* $M$ a matrix with a row for each position that answers. In
+# *self-attention*, $X$ is its own memory.
 #
 # $$\text{head}_i = \text{Attention}(X W_i^Q, \; M W_i^K, \; M W_i^V)$$
 #
@@ -211,14 +211,14 @@ claim("a Module finds each Parameter once", kinds == 4 * [Parameter], len(kinds)
 # $$(\text{head}_1 \;\; \text{head}_2) \begin{pmatrix} B_1 \\ B_2 \end{pmatrix}
 # = \text{head}_1 \, B_1 + \text{head}_2 \, B_2$$
 #
-# So each head writes what it found into the whole vector, in its own way. Without $W^O$
-# it could write into its own few numbers only.
+# So each head writes into the whole vector, in its own way. Without $W^O$ it could
+# write into its own few numbers only.
 #
 # Take the pencil again, with man = (2, 0) and dog = (0, 2) as in the beginning, and two
 # heads for "sees". Head 1 looks at the word before, head 2 at the word after. Each
-# hands over one number only, half of the first number of its word: $W^V$ is the column
-# (1/2, 0) for both, and makes 1 of man and 0 of dog. Let the rows of $W^O$ be (1, 1/2)
-# and (-1, 1/2), so that each head writes into both numbers of the answer:
+# hands over one number only. $W^V$ is the column (1/2, 0) for both, so that man becomes
+# 1, and dog 0. Let the rows of $W^O$ be (1, 1/2) and (-1, 1/2), so that each head
+# writes into both numbers of the answer:
 #
 # | sentence | heads 1 and 2 find | answer | so man |
 # |---|---|---|---|
@@ -370,26 +370,9 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # %% [markdown]
 # Lesson 01 counted only the scores and averages of attention, $2 T^2 d_{model}$, as
 # Table 1 of the paper does. The four matrices add $4 T d_{model}^2$. With them,
-# attention multiplies more often than the plain recurrent layer of lesson 01. That has
-# two matrices, one for the word and one for the state, and takes $2 T d_{model}^2$;
-# Table 1 leaves out the factor 2. But translators used a larger one. GNMT, the paper's
-# rival in Table 2, has the *LSTM*. Where the plain layer computes one vector for a
-# word, it computes four: a proposal for the new state, and three *gates*, which say how
-# much to forget, to take in and to show. So it has four times as many matrices, eight,
-# and takes $8 T d_{model}^2$. Attention takes less if
-#
-# $$4 T d_{model}^2 + 2 T^2 d_{model} < 8 T d_{model}^2$$
-#
-# Divided by $2 T d_{model}$, that is $2 d_{model} + T < 4 d_{model}$. **Attention
-# multiplies less often than an LSTM while $T < 2 d_{model}$**, in the base model below
-# 1,024 words. And no position waits, and the path is short.
-
-# %%
-lengths = np.array([1, 12, 24, 48])
-with_matrices = np.array([multiplications(T, layer_of_h) for T in lengths])
-ratio = with_matrices / (8 * lengths * 24**2)
-same("attention / LSTM = 1/2 + T / (4 d_model)", ratio, 1 / 2 + lengths / (4 * 24))
-print(f"with d_model 512 they are even at T = {2 * 512:,}")
+# attention still multiplies less often than the recurrent layers of the translators
+# before it, as long as a text has fewer than $2 d_{model}$ words ("Is attention cheaper
+# than the layers that it replaced?").
 
 # %% [markdown]
 # ## What can several heads do that one cannot?
@@ -453,67 +436,66 @@ draw(figures.learning, "03_heads.png", learning, 20)
 #
 # **State.** Where does 2/3 come from? One head has one set of weights. Let $a_1$, $a_2$
 # and $a_3$ be those on the left neighbour, the right neighbour and position 0; weight
-# on other positions would only add noise. Take number $j$ of a vector at the three
-# places: $c$ at the left neighbour, $c'$ at the right one, $c''$ at position 0. For a
-# $j$ of block A, $c$ is wanted; for one of B it is $c'$, for one of C $c''$. But the
-# head hands over one number for the three,
+# on other positions would only add noise. Number $j$ of a vector is $c$ at the left
+# neighbour, $c'$ at the right one, and $c''$ at position 0. If $j$ is in block A, $c$
+# is wanted, in block B it is $c'$, and in C $c''$. But the head hands over one number,
 #
 # $$s = a_1 c + a_2 c' + a_3 c''$$
 #
-# Nor can $W^V$ and $W^O$ take the sum apart. All numbers of a vector are averaged with
-# the same three weights, and the sums of the others say nothing about $c$. So how far
-# off is the best guess of what is wanted?
+# and $W^V$ and $W^O$ cannot take it apart: all numbers of a vector are averaged with
+# the same three weights, and the sums of the others say nothing about $c$. How far off
+# is the best guess of what is wanted? With all weight on the left neighbour, $s = c$:
+# block A is right, and nothing is known of B and C. With weights of 1/3, the guess $s$
+# is wrong by $(2c - c' - c'') / 3$. Products of two different numbers have the mean 0,
+# so the mean square of this is $(4 + 1 + 1) / 9 = 2/3$, for each block:
 #
-# - With all weight on the left neighbour, $s = c$, and the error is 0. But then nothing
-#   is known of blocks B and C: their errors are 1 and 1. The sum is 0 + 1 + 1 = 2.
-# - With three weights of 1/3, the guess $s$ is wrong by $(2c - c' - c'') / 3$. Products
-#   of two different numbers have the mean 0, so the mean square of this is
-#   $(4 + 1 + 1) / 9 = 2/3$, for each of the three blocks. The sum is 3 · 2/3 = 2.
+# | weights | error of A | of B | of C | sum |
+# |---|---|---|---|---|
+# | 1, 0, 0 | 0 | 1 | 1 | 2 |
+# | 1/3, 1/3, 1/3 | 2/3 | 2/3 | 2/3 | 2 |
+# | 0.8, 0.15, 0.05 | 0.04 | 0.97 | nearly 1 | 2 |
 #
-# Is the sum 2 with other weights, too?
+# **Derive.** Why is the sum always 2? Draw $c$, $c'$ and $c''$ as three arrows of
+# length 1 at right angles. Then dot products are means of products: 1 for a number with
+# itself, 0 for two different ones. And $s$ is one arrow among them, $(a_1, a_2, a_3)$.
+# What follows the head may make it longer or shorter. So the best guess of $c$ is the
+# shadow of $c$ on the line of $s$, and its length is the cosine of the angle between
+# the two,
 #
-# **Derive.** What follows the head may rescale: guess $c$ by $f s$ with the best $f$.
-# With $r = a_1^2 + a_2^2 + a_3^2$, the mean of $(c - f s)^2$ is
+# $$\frac{a_1}{\sqrt{r}} \qquad r = a_1^2 + a_2^2 + a_3^2$$
 #
-# $$1 - 2 f a_1 + f^2 r$$
-#
-# Multiply out to see that. $c^2$ has the mean 1. $c s$ is $a_1 c^2$ and products of
-# different numbers, which have the mean 0: together $a_1$. For the same reason $s^2$
-# has the mean $r$. The slope in $f$, $-2 a_1 + 2 f r$, is 0 at $f = a_1 / r$, which
-# leaves $1 - a_1^2 / r$. For the weights 0.8, 0.15 and 0.05, $r$ is 0.665, and block A
-# is left with $1 - 0.64 / 0.665 = 0.04$: the head serves it well. Likewise block B is
-# left with $1 - a_2^2 / r$, and block C with $1 - a_3^2 / r$, here with 0.97 and nearly
-# all of its 1. They sum to
+# By Pythagoras the square of what the shadow misses is $1 - a_1^2 / r$. In the last row
+# of the table, $r$ is 0.665, and block A is left with $1 - 0.64 / 0.665 = 0.04$.
+# Likewise $1 - a_2^2 / r$ is left of block B, and $1 - a_3^2 / r$ of C. **The squared
+# cosines of one arrow with three axes sum to 1**, so the three errors sum to
 #
 # $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{r} = 3 - 1 = 2$$
 #
-# *whatever the weights are*, as long as they are fixed: if $a_1$ changed with $c$, the
-# mean of $a_1 c^2$ would not be $a_1$. Here they hardly change: with the 4 in each
-# position's place, the scores depend almost only on the positions. The program tries
-# three sets of weights:
+# *whatever the weights are*, as long as they are fixed: an $a_1$ that changed with $c$
+# would make no such arrow. Here they hardly change: with the 4 in each position's
+# place, the scores depend almost only on the positions. The program tries three sets of
+# weights:
 
 # %%
 # (times, places, blocks): of each block one number j, at the three places
 at_places = np.random.default_rng(3).standard_normal((100_000, 3, 3))
 wanted_numbers = at_places.diagonal(axis1=1, axis2=2)  # A of place 1, B of place 2, ...
-for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
+for a in ([1 / 3, 1 / 3, 1 / 3], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
     s = a @ at_places  # (100000, 3): what the head hands over
     f = (s * wanted_numbers).sum(axis=0) / (s * s).sum(axis=0)  # the best of each block
     of_three = ((wanted_numbers - f * s) ** 2).mean(axis=0)
     squares = np.square(a)
     of_formula = 1 - squares / squares.sum()
-    print(f"{a}: squares {squares.round(4)}, r = {squares.sum():.3f}")
+    print(f"{np.round(a, 2)}: squares {squares.round(4)}, r = {squares.sum():.3f}")
     print(f"    by the formula {of_formula.round(2)}, measured {of_three.round(2)}")
     claim("    they sum to", abs(of_three.sum() - 2) < 0.02, round(of_three.sum(), 2))
 
 # %% [markdown]
 # So one head takes 1 from the sum, which is 3 without any head. Can a second head take
-# more than 1? No. It gives another sum of the same $c$, $c'$ and $c''$. Mix the two
-# sums, as $W^O$ may, until their two lists of weights are perpendicular. Then the
-# product of the two sums has the mean 0: neither says anything about the other, and
-# each takes its own 1, by the calculation above, which holds for negative weights, too.
-# So $h$ heads take at most $h$, and at least $3 - h$ is left, on average $1 - h/3$ for
-# each block.
+# more than 1? No. It is a second arrow. Mix the two sums, as $W^O$ may, until the
+# arrows are perpendicular. Then neither says anything about the other, and each takes
+# its own 1, by the same calculation. So $h$ heads take at most $h$, and at least
+# $3 - h$ is left, on average $1 - h/3$ for each block.
 #
 # The one head was wide enough for all three blocks. What it lacked is not room but a
 # second set of weights, and that is a second head.
@@ -536,8 +518,7 @@ print("BLEU:   24.9  25.5  25.8  25.8  25.4")
 # With 32 heads the score falls again. A likely reason: a query then has $512 / 32 = 16$
 # numbers. Whatever a word contains, the head asks with 16 sums of it: about 16
 # independent things and no more. So each doubling gains places to look at, and loses
-# precision of the question. Up to 8 heads the gain is larger, from 8 to 16 the two are
-# even, and at 32 the loss is larger.
+# precision of the question.
 
 # %% [markdown]
 # ## What do heads look at in a sentence?
@@ -604,7 +585,7 @@ claim("head 3 from the end to the verb", to_verb > 0.6, f"{to_verb:.2f}")
 
 # %% [markdown]
 # ## More on heads
-# Nothing below is needed for the next lesson. Of the questions, the two with a ★ are
+# Nothing below is needed for the next lesson. Of the questions, the one with a ★ is
 # worth everybody's click.
 #
 # ### ★ How large should the first random numbers be?
@@ -716,8 +697,9 @@ grad_check(joined, asking, memory[:, :5], name="F.concatenate")
 show(MultiHeadAttention)
 
 # %% [markdown]
-# A `Config` refuses sizes that do not fit, before any array is made, and it cannot be
-# changed behind the back of a model that was built by it.
+# A map under two names is found once, and so a table that a model uses three times
+# (lesson 05). A `Config` refuses sizes that do not fit, before any array is made, and
+# it cannot be changed behind the back of a model that was built by it.
 
 
 # %%
@@ -729,6 +711,11 @@ def refusal(attempt):
     return ""
 
 
+one_head.query_again = one_head.query
+n_found = len(list(one_head.parameters()))
+claim("a Module finds each Parameter once", n_found == 4, n_found)
+
+# %%
 claim("Config: d_k = d_v = d_model / h", config.d_k == config.d_v == 3, config.d_k)
 misfit = refusal(lambda: config.replace(n_heads=7))
 claim("7 heads of 24 numbers are refused:", "multiple" in misfit, misfit)
@@ -736,38 +723,26 @@ change = refusal(lambda: setattr(config, "n_heads", 4))
 claim("a Config cannot be changed:", "n_heads" in change, change)
 
 # %% [markdown]
-# ### ★ Why can no weights of several heads beat the bound?
-# Mix the $h$ sums until all their weights are perpendicular to each other. Then the
-# best multiple of each is chosen as if it were alone, and each takes 1 from the three
-# errors, or less if some weight is on other positions. So their mean is $1 - h/3$ or
-# more: 2/3 with one head, 1/3 with two, 0 with three. What follows a head is a linear
-# map, $W^O$, so the guess is linear. A guess that is not may know more of some special
-# numbers: if each is 1 or -1, the sum $c + 2 c' + 4 c''$ tells all three.
+# ### Is attention cheaper than the layers that it replaced?
+# The plain recurrent layer of lesson 01 has two matrices, one for the word and one for
+# the state, and takes $2 T d_{model}^2$; Table 1 leaves out the factor 2. Attention
+# takes more. But translators used a larger layer. GNMT, the paper's rival in Table 2,
+# has the *LSTM*, which computes four vectors for a word: a proposal for the new state,
+# and three *gates*, which say how much to forget, to take in and to show. So it takes
+# $8 T d_{model}^2$. Attention takes less if
 #
-# Choose the weights of $h$ heads at random, over 12 positions. Compute the sums of
-# 20,000 random rows, and guess the three wanted numbers of each row from its sums as
-# well as possible (`lstsq` finds the guess with the least squared error). Do so 40
-# times. One row serves for all three blocks, as each is guessed by itself. Is an error
-# ever below the bound? By a thousandth or two it can be, as the guess is judged on the
-# rows to which it was fitted. So the claim allows 0.01.
-
+# $$4 T d_{model}^2 + 2 T^2 d_{model} < 8 T d_{model}^2$$
+#
+# Divided by $2 T d_{model}$, that is $2 d_{model} + T < 4 d_{model}$. **Attention
+# multiplies less often than an LSTM while $T < 2 d_{model}$**, in the base model below
+# 1,024 words. And no position waits, and the path is short.
 
 # %%
-def error_of_best_guess(weights):
-    rows = draws.standard_normal((20_000, 12))
-    sums = rows @ weights.T  # (20000, h): what the heads hand over
-    wanted = rows[:, :3]
-    factors = np.linalg.lstsq(sums, wanted)[0]  # the first of its four results
-    left = sums @ factors - wanted
-    return (left**2).mean() / (wanted**2).mean()
-
-
-draws = np.random.default_rng(2)
-for h in (1, 2, 3):
-    choices = F.softmax(10 * draws.standard_normal((40, h, 12))).numpy()  # 10: sharp
-    least = min(error_of_best_guess(weights) for weights in choices)
-    bound = 1 - h / 3
-    claim(f"h = {h}: least error, bound {bound:.4f}", least > bound - 0.01, least)
+lengths = np.array([1, 12, 24, 48])
+with_matrices = np.array([multiplications(T, layer_of_h) for T in lengths])
+ratio = with_matrices / (8 * lengths * 24**2)
+same("attention / LSTM = 1/2 + T / (4 d_model)", ratio, 1 / 2 + lengths / (4 * 24))
+print(f"with d_model 512 they are even at T = {2 * 512:,}")
 
 # %%
 finish("h small heads cost what one large head costs, and look at h places at once.")
