@@ -67,20 +67,17 @@ claim("after three looks the words differ by at most", furthest < 0.01, furthest
 # Is that so in a model, too? There the matrices $W^V$ and $W^O$ come between two
 # averages. Write each word as a part that all share, their mean, plus its own
 # difference. Weights that sum to 1 hand the shared part on unchanged, but differences
-# partly cancel. The matrices of a new model are random: they stretch the shared part
-# and the differences by about the same factor. So with each look the differences are a
-# smaller share (Dong et al. 2021).
+# partly cancel. The random matrices of a new model stretch both by about the same
+# factor. So with each look the differences are a smaller share (Dong et al. 2021).
 #
 # We try it with a sentence of 16 words, a table of random numbers with 16 rows and 32
-# columns. A row is a word. A column is one of its 32 numbers, for all 16 words: if the
-# words are alike, the numbers of a column are equal, and have no spread. We send the
-# sentence through six attentions of lesson 03, and measure how far the words are apart:
+# columns. A row is a word. A column is one of its 32 numbers, for all 16 words: if they
+# are alike, it has no spread. We send the sentence through six attentions of lesson 03,
+# then again through six whole layers, and measure how far the words are apart. It is
+# about 1 if all numbers are random, and 0 if all words are alike:
 #
 # $$\text{apart} = \frac{\text{spread of a column, averaged over the columns}}
 # {\text{spread of the whole table}}$$
-#
-# It is about 1 if all numbers are random, and 0 if all words are alike. Then we do it
-# again with six whole layers.
 
 # %%
 small = Config(vocabulary_size=10, d_model=32, d_ff=128, n_heads=4, dropout=0.0)
@@ -291,8 +288,9 @@ print("moved: ", (after - on_paper).round(3))
 # %% [markdown]
 # The last one, the 9 itself! Why?
 #
-# **Derive.** Cut the move of $x$ into three parts, and ask what each does to
-# $n = (x - m) / s$:
+# **Derive.** With three features every $n$ ends on a circle, drawn below. A move of $x$
+# leads out of its plane, along its radius or along the circle, and only the last moves
+# $n$. So cut the move of $x$ into three parts:
 #
 # 1. *Adding one number to all features* moves $m$ by as much. So $n$ stays.
 # 2. *Stretching all distances from the mean*, a move in proportion to $n$, makes $s$
@@ -300,15 +298,15 @@ print("moved: ", (after - on_paper).round(3))
 # 3. *What is left.*
 #
 # How much of each? The first part is the mean of the move, for all features. Then the
-# others sum to 0. The second is $c \, n$. Choose the number $c$ so that the products of
-# $n$ and what is left sum to 0 as well: those of $n$ and $c \, n$ have the mean $c$, as
-# the mean square of $n$ is 1, so $c$ must be the mean of the products of $n$ and the
-# move.
+# others sum to 0. The second is $c \, n$. Choose $c$ so that the products of $n$ and
+# what is left sum to 0 as well: those of $n$ and $c \, n$ have the mean $c$, as the
+# mean square of $n$ is 1, so $c$ is the mean of the products of $n$ and the move.
 #
 # Then what is left does not move $m$, as its sum is 0. Nor does it move $s$, if it is
-# small: $s^2$ is the mean of $(x_i - m)^2$, and changes by twice the mean of $x_i - m$
-# times the move. But $x_i - m$ is $s \, n_i$, and by our choice of $c$ that mean is 0.
-# Only $x$ moves: **$n$ moves by what is left, divided by $s$.** For the 9:
+# small: $s^2$ is the mean of $(x_i - m)^2$, and changes by twice the mean of the
+# products of $x_i - m$ and the move of $x_i$. But $x_i - m$ is $s \, n_i$, and by our
+# choice of $c$ that mean is 0. Only $x$ moves: **$n$ moves by what is left, divided by
+# $s$.** For the 9:
 #
 # | | found by | four numbers |
 # |---|---|---|
@@ -339,25 +337,20 @@ same("what is left, / s, = how n moved", left / 3, after - on_paper, rtol=0, ato
 # With $D$ features, $\text{mean}(v) = \sum v_j / D$, and
 # $\text{mean}(v n) = \sum v_j n_j / D$.
 #
-# Now back. Let $u$ be the gradient that arrives at $n$. It is $gy_i \, \text{gain}_i$,
-# as $y_i = \text{gain}_i \, n_i + \text{bias}_i$. The loss moves by the sum of all
-# $u_i$ times the move of $n_i$. Multiply out:
+# Now back. The move of $n$ is a matrix times $v$. What $v_j$ does to $n_i$, with the
+# $\delta_{ij}$ of lesson 02, is
 #
-# $$\frac{1}{s} \Big( \sum u_i v_i - \frac{(\sum u_i)(\sum v_j)}{D}
-# - \frac{(\sum u_i n_i)(\sum v_j n_j)}{D} \Big)$$
+# $$\frac{1}{s} \Big( \delta_{ij} - \frac{1}{D} - \frac{n_i n_j}{D} \Big)$$
 #
-# Here $(\sum u_i) / D$ is $\text{mean}(u)$, and $(\sum u_i n_i) / D$ is
-# $\text{mean}(u n)$. So each term is a sum of all $v_j$, each times a number, and
-# together they are
-#
-# $$\sum v_j \, (u_j - \text{mean}(u) - n_j \, \text{mean}(u n)) / s$$
-#
-# What multiplies the move of $x_j$ is the gradient of $x_j$:
+# Exchange $i$ and $j$, and it is the same. **The matrix is its own transpose**, and the
+# walk back multiplies by the transpose (lesson 02). So the formula of the way forward
+# is also that of the way back. Let $u$ be the gradient that arrives at $n$. It is
+# $gy_i \, \text{gain}_i$, as $y_i = \text{gain}_i \, n_i + \text{bias}_i$. Then
 #
 # $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
 #
-# **It has lost the same two parts.** So the slope of the loss along the first two moves
-# is 0, as it must be: they change nothing in $n$. Try it with a loss that is the first
+# It has lost the same two parts. So the slope of the loss along the first two moves is
+# 0, as it must be: they change nothing in $n$. Try it with a loss that is the first
 # result, $n_1$, alone. Then $u = (1, 0, 0, 0)$, and the last number of $gx$, times the
 # 0.12, must be what the 9 did to the first result: 0.007.
 
@@ -426,8 +419,7 @@ grad_check(F.layer_norm, X, gain, bias)
 # So values cannot give such an answer. Weights could: a score multiplies one word with
 # another, so it can tell if they agree. But a head has only one weight for a pair of
 # words. It needs that weight to choose where to fetch from. So 8 heads could answer 8
-# questions about a pair, and would then fetch nothing in particular. A model has
-# thousands of questions, and most of them are about what is already in one vector.
+# questions about a pair, and would then fetch nothing in particular.
 #
 # **State.** A matrix makes only sums, too, and two matrices in a row are no better:
 # $(x W_1) W_2$ is $x (W_1 W_2)$, so they are one matrix. But bend a sum, and it is
@@ -438,15 +430,21 @@ grad_check(F.layer_norm, X, gain, bias)
 #
 # $$\text{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
 #
+# For our question, let the first matrix make $a - b$ and $b - a$, and the second add
+# twice each bent one; $b_2$ is -1:
+#
+# | $(a, b)$ | $\max(0, a - b)$ | $\max(0, b - a)$ | twice both, minus 1 |
+# |---|---|---|---|
+# | (0, 0) | 0 | 0 | -1 |
+# | (1, 1) | 0 | 0 | -1 |
+# | (0, 1) | 0 | 1 | 1 |
+# | (1, 0) | 1 | 0 | 1 |
+#
 # $\max(0, x)$ is called *ReLU*, rectified linear unit. The network has $d_{ff}$ inner
 # features, or *units*: 2,048 in the paper, for a $d_{model}$ of 512. Read each unit as
 # a detector. Its column of $W_1$ says what it looks for, $-b_1$ how much of it is
 # needed, and its row of $W_2$ what it writes when it finds it. If the sum with $b_1$ is
 # not above 0, it is silent: $\max(0, a + b - 1)$ speaks only if both $a$ and $b$ are 1.
-#
-# Two units are enough for "different?": one detects "a without b", $\max(0, a - b)$,
-# the other "b without a", $\max(0, b - a)$. Each writes 2, and $b_2 = -1$ is the answer
-# if both are silent.
 
 # %%
 pairs = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
@@ -770,55 +768,9 @@ print(f"the vectors of x + f(x) have grown by a factor of {grown:,.0f}")
 print(f"in the table: {0.5**32:.0e} and {2**16:,}; half, 16 times: {0.5**16:.0e}")
 
 # %% [markdown]
-# Both rows of our table go the right way, but are too simple. Of $f(x)$ more is left,
-# 3e-05 in place of 2e-10. Once the words are alike, their weights are equal, so each
-# value gets the mean of the gradients: attention hands back nearly all that these have
-# in common. Only the 16 networks hand back about half: $0.5^{16}$ is 2e-05.
-#
-# And $x + f(x)$ makes more of it, eight million in place of 65,536. There the vectors
-# grow as well, by a factor of 1,044, and the scores by its square. What does that do to
-# attention? Send a random gradient of the size 1 through each attention of the stack
-# alone:
-
-
-# %%
-def in_the_stack(seed):
-    """Return the rows of the table below for each of 16 layers of x + f(x)."""
-    generator = np.random.default_rng(seed)
-    y = generator.standard_normal((2, 16, 32))
-    rows = []
-    for _ in range(16):
-        layer = EncoderLayer(small, generator).astype(np.float64)
-        layer.self_attention.keep_weights = True
-        x = Tensor(y)
-        fetched = layer.self_attention(x, x)
-        fetched.backward(np.random.default_rng(100 + seed).standard_normal(y.shape))
-        largest = layer.self_attention.weights.max(axis=-1).mean()
-        rows.append([size_of(y), largest, size_of(x.grad)])
-        middle = y + fetched.numpy()
-        y = middle + layer.feed_forward(middle).numpy()
-    return rows
-
-
-five_stacks = np.array([in_the_stack(seed) for seed in range(5)])
-for i in (1, 4, 8, 16):
-    of_layer = five_stacks[:, i - 1]
-    of_five = "  ".join(f"{number:.2f}" for number in np.median(of_layer, axis=0))
-    print(f"layer {i:2}: {of_five}", end=", the last from ")
-    print(f"{of_layer[:, 2].min():.1f} to {of_layer[:, 2].max():.1f}")
-
-# %% [markdown]
-# | layer | 1 | 4 | 8 | 16 |
-# |---|---|---|---|---|
-# | size of the numbers that come in | 1.00 | 2.32 | 16.36 | 635.35 |
-# | a query's largest weight, on average | 0.23 | 0.61 | 0.98 | 1.00 |
-# | attention hands back | 0.64 | 1.59 | 7.85 | 1.07 |
-#
-# These are medians of five stacks. In the middle layers the weights are sharp but not
-# yet settled: the numbers are so large that a small move of a word still moves its
-# weights a lot. There attention hands back several times what it gets, in layer 8 from
-# 3.9 to 24.8 times. Higher up the softmax is sure, its weights hardly move (lesson 02:
-# it learns slowly), and attention hands back about what it gets, through the values.
+# Both rows of our table go the right way, but are too simple: of $f(x)$ more is left,
+# 3e-05 in place of 2e-10, and $x + f(x)$ makes more of it, eight million in place of
+# 65,536. Attention does both ("Why is the table of gradients too simple?").
 #
 # **The norm keeps the size of the gradient**, even without $x$: see
 # $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. On its way back the
@@ -907,9 +859,14 @@ claim("norm(x + f(x)): of such a gradient arrives", own > 0.1, f"{own:.2f}")
 #   attention only.
 # - Dropout sets features to 0 while the model learns, and divides the others by
 #   $1 - \text{rate}$, which keeps the mean; after training it is off.
-# - Stacked attentions make all words alike. The $x$ in $x + f(x)$ carries each word's
-#   own vector forward and its own gradient back. The norm keeps the size of vectors and
-#   gradients.
+#
+# | part | without it, as measured above |
+# |---|---|
+# | attention | no position learns anything of another |
+# | network | no answer that is not a sum of parts: two words, are they different? |
+# | dropout | one silent unit costs 8 facts of 64, and not 1 |
+# | $x$ | six layers leave all words alike, and no word a gradient of its own |
+# | norm | 16 layers multiply the gradient by eight million |
 
 # %% [markdown]
 # ## More on layers
@@ -983,11 +940,60 @@ show(EncoderLayer)
 grad_check(lambda x: layer.eval()(x, causal), X, name="EncoderLayer")
 
 # %% [markdown]
-# ### Why is row mean plus column mean the best additive answer? The errors $r$ of that
-# answer sum to 0 in each row and each column. Add any additive $c$ to the answer: one
-# part of $c$ is the same all along a row, the other all along a column. So the products
-# $r \, c$ sum to 0, and the squares of the new errors, $r - c$, sum to those of $r$
-# plus those of $c$: only more.
+# ### Why is row mean plus column mean the best additive answer?
+# The errors $r$ of that answer sum to 0 in each row and each column. Add any additive
+# $c$ to the answer: one part of $c$ is the same all along a row, the other all along a
+# column. So the products $r \, c$ sum to 0, and the squares of the new errors, $r - c$,
+# sum to those of $r$ plus those of $c$: only more.
+#
+# ### Why is the table of gradients too simple?
+# In the stack of $f(x)$, once the words are alike, their weights are equal, so each
+# value gets the mean of the gradients: attention hands back nearly all that these have
+# in common. Only the 16 networks hand back about half: $0.5^{16}$ is 2e-05.
+#
+# In the stack of $x + f(x)$ the vectors grow as well, by a factor of 1,044, and the
+# scores by its square. What does that do to attention? Send a random gradient of the
+# size 1 through each attention of the stack alone:
+
+
+# %%
+def in_the_stack(seed):
+    """Return the rows of the table below for each of 16 layers of x + f(x)."""
+    generator = np.random.default_rng(seed)
+    y = generator.standard_normal((2, 16, 32))
+    rows = []
+    for _ in range(16):
+        layer = EncoderLayer(small, generator).astype(np.float64)
+        layer.self_attention.keep_weights = True
+        x = Tensor(y)
+        fetched = layer.self_attention(x, x)
+        fetched.backward(np.random.default_rng(100 + seed).standard_normal(y.shape))
+        largest = layer.self_attention.weights.max(axis=-1).mean()
+        rows.append([size_of(y), largest, size_of(x.grad)])
+        middle = y + fetched.numpy()
+        y = middle + layer.feed_forward(middle).numpy()
+    return rows
+
+
+five_stacks = np.array([in_the_stack(seed) for seed in range(5)])
+for i in (1, 4, 8, 16):
+    of_layer = five_stacks[:, i - 1]
+    of_five = "  ".join(f"{number:.2f}" for number in np.median(of_layer, axis=0))
+    print(f"layer {i:2}: {of_five}", end=", the last from ")
+    print(f"{of_layer[:, 2].min():.1f} to {of_layer[:, 2].max():.1f}")
+
+# %% [markdown]
+# | layer | 1 | 4 | 8 | 16 |
+# |---|---|---|---|---|
+# | size of the numbers that come in | 1.00 | 2.32 | 16.36 | 635.35 |
+# | a query's largest weight, on average | 0.23 | 0.61 | 0.98 | 1.00 |
+# | attention hands back | 0.64 | 1.59 | 7.85 | 1.07 |
+#
+# These are medians of five stacks. In the middle layers the weights are sharp but not
+# yet settled: the numbers are so large that a small move of a word still moves its
+# weights a lot. There attention hands back several times what it gets, in layer 8 from
+# 3.9 to 24.8 times. Higher up the softmax is sure, its weights hardly move (lesson 02:
+# it learns slowly), and attention hands back about what it gets, through the values.
 #
 # ### ★ What changes if the norm comes first?
 # Post-norm, the paper's order, has the norm last. Many later models move it to the
@@ -1063,12 +1069,12 @@ draw(figures.order_of_norm, "04_norm_order.png", stack_depths, movement)
 # *What to see: the same small change of all matrices moves the output of a deep stack
 # further in post-norm than in pre-norm, with 24 layers about twice as far.*
 #
-# The reason, in short: in post-norm every sub-layer adds an equal share to the change,
-# however deep the stack is, while in pre-norm the sum grows, and late sub-layers add
-# less and less to it. That is a reason for **small steps at the beginning in
-# post-norm**, and for smaller ones the deeper the model is. Random moves are not
-# updates: lesson 07 trains post-norm with and without its *warm-up*, and pre-norm
-# without. Very deep models are mostly pre-norm.
+# The reason, in short (Liu et al. 2020): a post-norm brings each sum back to the size
+# 1, so every sub-layer adds an equal share to the change, however deep the stack is. In
+# pre-norm the sum grows, and late sub-layers add less and less to it. That is a reason
+# for **small steps at the beginning in post-norm**, and for smaller ones the deeper the
+# model is. Random moves are not updates: lesson 07 trains post-norm with and without
+# its *warm-up*, and pre-norm without. Very deep models are mostly pre-norm.
 #
 # ### What does the library's layer norm look like?
 # First the equation with loops, then its code.

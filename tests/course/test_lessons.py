@@ -102,6 +102,8 @@ def test_form(path):
     assert f'begin("{path.stem}"' in text and "\nfinish(" in text
     for beat in ("State", "Derive", "Equate", "Use"):
         assert re.search(rf"^# (\*\*)?{beat}[.:]", text, re.MULTILINE), f"no beat is called {beat}"
+    joined = re.findall(r"^# ##.*[.?] .*$", text, re.MULTILINE)
+    assert not joined, "a title and its paragraph are one line"
     titles = [line for line in lines if line.startswith("# ## ")]
     assert titles.pop() == "# ## Your turn"
     if titles[-1].startswith("# ## More on "):
