@@ -93,8 +93,9 @@ difference = abs(news - no_news).max()
 claim("the answers to 'bites' now differ by", difference > 0.05, f"{difference:.2f}")
 
 # %% [markdown]
-# The two answers differ by little, as nothing was chosen for it: "What can a model read
-# from the hands?" builds a head that gets "dog" in the one and "man" in the other.
+# The two answers differ by little, because no matrix was chosen to read the positions:
+# "What can a model read from the hands?" builds a head that gets "dog" in the one and
+# "man" in the other.
 
 # %%
 draw(figure_1, "05_here.svg", here=["embedding", "positions", "linear"])
@@ -291,10 +292,11 @@ same("one step back from position 2 is position 1", clock[2] @ one_back, clock[1
 # %% [markdown]
 # The matrix is a rotation: to move $k$ positions ahead, turn each hand by the angle
 # $\omega k$. To move back, take a negative $k$. The same matrix does it for every $p$,
-# because a hand turns by its own angle in each step, wherever it points. Each hand has
-# such a block, with its own $\omega$; the 32 blocks along the diagonal, with zeros
-# elsewhere, are one matrix of 64 by 64. The new sine needs the old cosine: this is why
-# each hand has two numbers.
+# because a hand turns by its own angle in each step, wherever it points. So a score
+# through this matrix depends on the distance alone. Each hand has such a block, with
+# its own $\omega$; the 32 blocks along the diagonal, with zeros elsewhere, are one
+# matrix of 64 by 64. The new sine needs the old cosine: this is why each hand has two
+# numbers.
 
 
 # %%
@@ -495,21 +497,24 @@ print(f"    by chance {by_chance:.0f}; nouns {n_nouns}, others {len(kinds) - n_n
 # %% [markdown]
 # Why? A row learns mostly where its word is read, and where it has to be written.
 #
-# *Read.* Put "little" for "small" in a sentence: the same "klein" has to come out. So
-# the loss depends on the one row as it depends on the other, and training moves both
-# down the same slope. Put "big": the rest of the sentence asks the same of its row, but
-# "groß" has to come out. So the cosine of "small" is 0.85 with "little", and still 0.58
-# with its opposite, "big".
+# *Read.* Put another word for "small" in a sentence. The rest of the sentence asks the
+# same of both rows. If the same German word has to come out, the loss depends on the
+# two rows in the same way, and training moves both down the same slope:
+#
+# | for "small" | comes out | cosine with "small" |
+# |---|---|---|
+# | "little", the same | "klein", too | 0.85 |
+# | "big", the opposite | "groß" | 0.58 |
 #
 # *Written.* The score of a word is its row times the last vector $h$ (next section).
-# The loss of the right word is $-\ln p$. Its slope in $p$ is $-1/p$, and that of the
-# softmax is $p (1 - p)$ (lesson 02): in the score it is
-# $-\frac{1}{p} \cdot p (1 - p) = p - 1$. So a step of training moves the row by
-# $(1 - p) \, h$ times the step size. Words that follow in the same places meet the same
-# $h$: their rows move in the same direction.
+# The loss of the right word is $-\ln p$, which is 0 for $p = 1$ and large for a small
+# $p$ (lesson 07). Its slope in $p$ is $-1/p$, and that of the softmax is $p (1 - p)$
+# (lesson 02): in the score it is $-\frac{1}{p} \cdot p (1 - p) = p - 1$. So a step of
+# training moves the row by $(1 - p) \, h$ times the step size. Words that follow in the
+# same places meet the same $h$: their rows move in the same direction.
 #
-# So a row holds what the task needs to know about a word. The English words of the
-# figure are only read: it shows the first of the two. The German ones are both.
+# So a row holds what the task needs to know about a word. The figure has English words,
+# which the model only reads. German words are read and written.
 
 # %% [markdown]
 # ## Why is one table used three times?
@@ -559,9 +564,12 @@ print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f
 # followed by dropout (section 5.4), which is off here.
 #
 # Where does the root come from? The paper does not say. Tying gives a good reason: the
-# same row of $E$ has to be right at both ends of the model. At the top its numbers must
-# be small, or the logits are too large. At the bottom they must be large, or the
-# position drowns the word. The factor serves both.
+# same row of $E$ has to be right at both ends of the model. The factor serves both.
+#
+# | end of the model | a row of $E$ meets | its numbers must be | or else |
+# |---|---|---|---|
+# | top | the last vector, $h$ | small | the logits are too large |
+# | bottom | $PE$ | large | the position drowns the word |
 #
 # **Derive, at the top.** There, a row of $E$ meets the last vector, $h$. A layer ends
 # with a norm (lesson 04), so at first $\text{Var}(h_i) = 1$. The logit is their dot
@@ -616,15 +624,6 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # |---|---|---|---|---|
 # | its own place | 62 | 30.9 | 0 | 93 |
 # | the place before | 0 | 32 | 0 | 32 |
-#
-# Why 62? Not turned, a word with itself has 64 on average, its squared length. Turn a
-# pair of its columns, $(a, b)$, by $\omega$, and multiply it with itself as it was:
-#
-# $$(a \cos \omega + b \sin \omega) \, a + (b \cos \omega - a \sin \omega) \, b
-# = (a^2 + b^2) \cos \omega$$
-#
-# So it keeps the share $\cos \omega$ of its squared length. The mean share of the 32
-# pairs is 30.9/32, for a word as for a position.
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
@@ -646,11 +645,6 @@ for name, products in (("itself", at_its_own), ("the word before", before_it)):
 scores = entering @ turn(-1) @ entering.T
 at_itself = (scores.argmax(axis=1) == np.arange(20)).sum()
 claim("built by hand, of 20 words look at themselves", at_itself == 20, at_itself)
-of_seven = np.linalg.svd(PE[:20])[2][:7]  # the 7 directions, (7, 64)
-for name, rows_of in (("positions", PE[:20]), ("words", all_words)):
-    share = ((rows_of @ of_seven.T) ** 2).sum() / (rows_of**2).sum()
-    print(f"of the {name}, in the 7 directions: {share:.0%}")
-print(f"squared lengths of positions: {PE[0] @ PE[0]:.0f}, {PE_length**2:.0f}")
 
 # %% [markdown]
 # Can training do better than our hand? Yes. Take vectors of two numbers, one for the
@@ -660,38 +654,20 @@ print(f"squared lengths of positions: {PE[0] @ PE[0]:.0f}, {PE_length**2:.0f}")
 # word counts *against* its own place: that gets 4 - 1 = 3, the neighbour still 4 on
 # average, and leads.
 #
-# A model has no columns for positions alone, but something like it. Call a vector of
-# length 1 a *direction*. Which direction holds most of the squares of the 20 positions,
-# which one at right angles to it most of the rest, and so on? The *singular value
-# decomposition*, `np.linalg.svd`, finds them. The slow hands hardly move, so the first
-# 7 of 64 hold 99% of the positions' squares, but only 11% of a random word's. There a
-# trained head reads the positions, and which of two neighbours comes first. In the
-# other directions it gives a vector a score below 0 with itself, as our -1 does. "How
-# does a head learn to find the word before?" trains it. On average (on another scale
-# than 62 and 30.9, as training chose the size of $W$, too):
-#
-# | score with | word, word | position, position | together |
-# |---|---|---|---|
-# | its own place | -1.7 | 2.0 | 0.3 |
-# | the place before | 0 | 2.4 | 2.4 |
-#
-# Now the place before leads. But the other words disturb, each by chance. How often is
-# the place before really the best of the 20?
+# A trained head does the same in 64 numbers: it gives a word a score below 0 with
+# itself ("How does a head learn to find the word before?"). Then the place before
+# leads, but the other words disturb, each by chance. How often is the place before the
+# best of 20?
 #
 # | head | words | looks at the word before |
 # |---|---|---|
 # | a guess | | 5% |
-# | built by hand | random, 64 numbers | never |
-# | trained | random, 64 numbers | 32% |
+# | built by hand | random | never |
+# | trained | random | 32% |
 # | trained | those of the trained model | 60% |
-# | trained | random, 512 numbers | 85% |
 #
-# Why 85%? A word's squared length is 64 or 512 (its factor is the root of that), and 7
-# directions hold 7/64 or 7/512 of it: 64 · 7/64 = 7, and 512 · 7/512 = 7. The
-# position's grows from 32 to 256, nearly all of it in these directions. So there the
-# words disturb less. A real model has more than our one head: wider vectors, 8 heads in
-# each of 6 layers, and rows that were trained together with them. What one head misses,
-# another can find.
+# And a real model has more than our one head: wider vectors, and 8 heads in each of 6
+# layers. What one head misses, another can find.
 
 # %% [markdown]
 # ## What did we learn?
@@ -719,7 +695,7 @@ print(f"squared lengths of positions: {PE[0] @ PE[0]:.0f}, {PE_length**2:.0f}")
 # Gradient descent makes the weight on the word before grow, in 32 times 20 sums of a
 # word, drawn at random, and its position. It lowers the mean of $-\ln$ of that weight,
 # which is 0 where the weight is 1 (lesson 07). The rows of the words are random ones,
-# the trained ones, or the trained ones all turned by one random rotation.
+# or the trained ones.
 
 
 # %%
@@ -748,12 +724,10 @@ def found_by_learning(rows):
 
 
 untrained = rng.standard_normal(trained.shape) * trained.std()
-rotation = np.linalg.qr(rng.standard_normal((64, 64)))[0]
 W_random, in_random = found_by_learning(untrained)
 _, in_trained = found_by_learning(trained)
-_, in_turned = found_by_learning(trained @ rotation)
-print(f"trained rows {in_trained:.0%}, turned {in_turned:.0%}; a guess: {1 / 20:.0%}")
-# 300 steps at the rate 0.001, with random rows of 512 numbers: 85% (measured once).
+print(f"a guess: {1 / 20:.0%}")
+# At the rate 0.001, with random rows of 512 numbers: 85% (not measured here).
 claim("random rows: the word before found", in_random > 0.25, f"{in_random:.0%}")
 claim("trained rows", abs(in_trained - 0.6) < 0.07, f"{in_trained:.0%}")
 
@@ -766,18 +740,15 @@ print(f"with itself: word {of_word:.1f}, position {own_place:.1f}", end="")
 print(f" ({of_word + own_place:.1f}); with the position before {before_own:.1f}")
 print(f"with the position after {of_positions.diagonal(1).mean():.1f}")
 claim("the place before leads", before_own > of_word + own_place + 1, before_own)
-in_seven = of_seven @ W_random @ of_seven.T
-elsewhere = (W_random.trace() - in_seven.trace()) / 57
-print(f"in the 7 directions {in_seven.trace() / 7:.2f}, in the others {elsewhere:.2f}")
 most_alike = np.linalg.svd(trained, compute_uv=False) ** 2
 print(f"32 directions of trained rows: {most_alike[:32].sum() / most_alike.sum():.0%}")
 
 # %% [markdown]
-# The last line says what a vector of length 1 has with itself, on average: it is more
-# than 0 in the 7 directions, and less in the others. Words that are used alike have
-# similar rows, so trained rows fill fewer directions: 32 hold 78%. That leaves more
-# room for positions, and it matters little which directions these are: turned, they
-# serve nearly as well.
+# The scores are on another scale than 62 and 30.9, as training chose the size of the
+# matrix, too. Words that are used alike have similar rows, so trained rows fill fewer
+# directions: 32 of 64 hold 78% of their squares. That leaves more room for positions.
+# So do wider vectors: with random rows of 512 numbers the word before was found in 85%
+# of the cases. We measured that once; this program does not.
 
 # %% [markdown]
 # ### How does the library compute the two tables, and what if an id is not in it?
