@@ -61,9 +61,9 @@ claim("the last German word is the verb", last_word == "lesen", last_word)
 # each word of the *source*, the sentence to translate, a *weight*. The weights are
 # numbers from 0 to 1, and they sum to 1: they say how the model divides its attention
 # among the words. We can read them out of it. The model has several attentions side by
-# side, called *heads* (lesson 03); here is one that is quick to understand. A row is
-# named after the word that is written next. That word does not exist yet: the one that
-# looks is the newest word, which stands before it.
+# side, called *heads* (lesson 03); here is one of its last layer that is quick to
+# understand. A row is named after the word that is written next. That word does not
+# exist yet: the one that looks is the newest word, which stands before it.
 
 # %%
 # The model reads pieces of words (lesson 05). join_pieces joins them.
@@ -130,8 +130,14 @@ draw(figure_1, "01_here.svg", here=attentions)
 # at its neighbours, as in the box on the left.
 #
 # A word enters the model as a *vector*, a list of numbers (lesson 05). Let ours have
-# two numbers: how much the word has to do with water, and how much with money. "Bank"
-# alone can be either: (1, 1). "By" has to do with neither: (0, 0). "River" is (3, 0).
+# two: how much the word has to do with water, and how much with money.
+#
+# | word | water | money | |
+# |---|---|---|---|
+# | bank | 1 | 1 | alone, it can be either |
+# | by | 0 | 0 | |
+# | river | 3 | 0 | |
+#
 # Now "bank" looks around. Take a pencil:
 #
 # 1. **Score.** Take the dot product of "bank" with each word, also with itself:
@@ -167,9 +173,8 @@ draw(figure_1, "01_here.svg", here=attentions)
 # weights, $e^a / e^b = e^{a - b}$, depends only on how far one score leads the other.
 # So adding the same number to all scores changes nothing: only comparisons count.
 # "River" leads "bank" by 2.121 - 1.414 = 0.707, so its weight is $e^{0.707}$ = 2.03
-# times as large. Powers of 2 would do as well; $e$ makes the formula for the slope of a
-# weight, which comes below, the shortest, $w (1 - w)$. Now the same by code, line by
-# line as in the table.
+# times as large. Powers of 2 would do as well; with $e$ the derivative is the shortest
+# (lesson 02). Now the same by code, line by line as in the table.
 
 # %%
 words = ["bank", "by", "river"]
@@ -224,7 +229,7 @@ draw(
 # the shaded triangle of the words: the weights are positive and sum to 1, so an average
 # never leaves what it averages.*
 #
-# In this example a vector played three roles, and they have names:
+# Here a vector played three roles, which have names:
 #
 # - the **query** $q$: the question of the word that looks around ("bank", above),
 # - the **key** $k$: the label by which a word is found (each row, in the dot products),
@@ -390,54 +395,38 @@ def slope_of_first(lead):
     return (weight_of_first(lead + 1e-6) - weight_of_first(lead)) / 1e-6
 
 
-for lead in (0, 1, 8):
-    w = weight_of_first(lead)
-    slope_of_w = slope_of_first(lead)
-    print(f"a lead of {lead}: weight {w:.4f}, slope {slope_of_w:.4f}")
-    # Equal to 5 digits: a step measures a slope no better.
-    same("    the slope is w (1 - w)", slope_of_w, w * (1 - w), rtol=1e-5)
+leads = np.array([0, 1, 8])
+firsts = np.array([weight_of_first(lead) for lead in leads])
+slopes = np.array([slope_of_first(lead) for lead in leads])
+slopes_of_eighths = [slope_of_first(lead / 8) for lead in leads]
+print("lead    weight     slope     lead / 8    slope")
+for i, lead in enumerate(leads):
+    columns = f"{lead:4}  {firsts[i]:8.4f}  {slopes[i]:8.6f}  {lead / 8:11.3f}"
+    print(f"{columns} {slopes_of_eighths[i]:8.4f}")
+print(f"the first slope / the last one: {slopes[0] / slopes[2]:.0f}")
+# Equal to 5 digits: a step measures a slope no better.
+same("the slope of a weight w is w (1 - w)", slopes, firsts * (1 - firsts), rtol=1e-5)
 
 # %% [markdown]
 # Without a lead, the weight is 0.5, and it follows its score with a slope of 0.25. With
-# a lead of 8, the first key takes everything, and its slope is nearly 0. That is bad
-# because a model learns by following slopes (lesson 02). Where there is none, it cannot
-# learn. A weight near 0 has no slope either. One formula says both: the slope of a
-# weight $w$ is $w (1 - w)$. Lesson 02 derives it.
+# a lead of 8, the first key takes everything, and its slope is 0.000335, which is 746
+# times smaller. A model learns by following slopes (lesson 02): where there is none, it
+# cannot. The slope of a weight $w$ is $w (1 - w)$, as lesson 02 derives, so a weight
+# near 0 has none either.
 #
-# What a model changes is $q · k$. The division, by 8 if $d_k$ is 64, acts on it twice.
-# A lead of 8 in $q · k$ becomes a lead of 1 in the score. And when $q · k$ rises by 1,
-# the score rises by 1/8 only, so the slope for $q · k$ is 1/8 of that for the score:
-
-# %%
-slopes = []
-print("lead of q.k   slope, undivided   lead / 8   slope for q.k, divided")
-for lead in (0, 1, 8):
-    plain = slope_of_first(lead)
-    of_score = slope_of_first(lead / 8)
-    slopes.append((plain, of_score / 8))
-    columns = f"{lead:11}   {plain:16.4f}   {lead / 8:8}"
-    print(f"{columns}   {of_score:.4f} / 8 = {of_score / 8:.4f}")
-slope_ratios = np.array(slopes[0]) / slopes[2]
-print("the first slope / the last one: {:.0f} and {:.1f}".format(*slope_ratios))
-
-# %% [markdown]
-# From top to bottom the undivided slope falls by a factor of 746, the divided one by a
-# factor of 1.3. Divided, all three are small. That is no harm: a model learns in
-# *steps* (lesson 02), and may take 8 times larger ones. **But all queries share one
-# step.** One learned matrix makes all queries of all sentences (lesson 03), and a step
-# moves it by the *sum* of what they ask. A query whose slope is 746 times smaller is
-# not heard in that sum, and a step large enough for it would throw the others far past
-# their goals. Nor does Adam help, the method of lesson 07: it gives each *number* of
-# the matrix a step size of its own, but not each query, and the queries share the
-# numbers. Divided, all three are heard.
+# Divided by 8, as for a $d_k$ of 64, the lead of 8 becomes a lead of 1, and the slopes
+# are nearly equal. **That counts, because all queries share one step.** One learned
+# matrix makes all queries (lesson 03). A longer step makes up for slopes that are small
+# everywhere. It cannot make up for one that is small here and large there: what suits
+# the query with the slope 0.25 does nothing for the one whose slope is 746 times
+# smaller. Lesson 07 tries it.
 #
-# So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. Of each
-# query take the largest weight $w$, and its slope $w (1 - w)$. Why the largest? If it
-# is near 1, all others are near 0, and no weight of this query has a slope. Compare
-# each slope with the average over the 2000 queries of the same line: a step that suits
-# the average moves a query with a tenth of that slope only a tenth as far. A query with
-# less than a tenth has *nearly no slope*. (A tenth is our choice. Another limit changes
-# the numbers, but not what they show.) How many have?
+# So compare slopes: those of 2000 random queries, with 16 keys, for four sizes $d_k$.
+# Of each query take the largest weight $w$, and its slope. If $w$ is near 1, all others
+# are near 0, and no weight of this query has a slope. A query with less than a tenth of
+# the average slope in its line has *nearly no slope*: a step that suits the average
+# moves it less than a tenth as far. The tenth is our choice; another limit changes the
+# numbers, but not what they show.
 
 
 # %%
@@ -494,9 +483,14 @@ draw(figures.dot_products, "01_sqrt.png", sizes, undivided, divided)
 #   *padding*. Nobody may look at it.
 # - **The future.** When a model writes, the future does not exist yet. But when it
 #   learns, the finished text is there, and the model predicts all its words in one
-#   pass, at position $t$ the word at $t + 1$. If it could see that word, it would copy
-#   it and learn nothing. So a position may look at those up to itself, and no further
-#   (section 3.2.3).
+#   pass. If it could see the word that it has to predict, it would copy it and learn
+#   nothing. So (section 3.2.3) a position may look at those up to itself, and no
+#   further:
+#
+# | at the word | it may look at | it predicts |
+# |---|---|---|
+# | the | the | old |
+# | old | the, old | man |
 #
 # **State.** A *mask* has True where a query may attend to a key, False where not.
 #
@@ -632,10 +626,8 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # *Sequential operations* are steps that wait for each other: each needs the result of
 # the one before, so no machine can do them at the same time. The *path* is the number
 # of steps that a signal takes from the first word to the last. One convolution is
-# computed at once, but it reaches neighbours only: with a width of $k$ a signal moves
-# by $(k - 1) / 2$ words a layer. The last word is $n - 1$ words away from the first, so
-# $2 (n - 1) / (k - 1)$ layers are stacked. For $n = 17$ and $k = 3$ these are 16; the
-# table's $n/k$, about 6, leaves out a factor of nearly 3 (nearer to 2 for a wide $k$).
+# computed at once, but it reaches neighbours only, so the path of a signal leads
+# through many layers, and becomes longer with $n$.
 #
 # The shorter the path, the easier it is to learn that one word depends on the other:
 # each step changes the signal. If each keeps 0.9 of it, 50 steps keep only
@@ -895,7 +887,8 @@ finish(
 # - **The recurrent layer** needs one, too. But inside it the signal is handed from
 #   state to state, one word at a time. Those $n$ steps are its path.
 # - **The convolution** of width 3 reaches one word to each side. The first and the last
-#   of 17 words are 16 apart, so it needs 16 layers.
+#   of 17 words are 16 apart, so it needs 16 layers. The table's $n/k$, here about 6,
+#   leaves out a factor of nearly 3, which is nearer to 2 for a wide $k$.
 #
 # The $n/k$ of the table above is from the paper's text; its table has the $\log_k(n)$
 # of convolutions whose gaps widen from layer to layer. And it has a fourth row,
