@@ -20,8 +20,9 @@ of attention is, and which check of a gradient to trust.
 # Let $L$ be the squared distance of its answer from the vector of "river". A number
 # such as $L$, which says how wrong a program is, is called its *loss*. For each of the
 # query's two numbers we ask: does $L$ rise or fall if this number grows a little? Then
-# we move it a small step the other way, and ask again. This is *gradient descent*. The
-# small factor, here 0.02, is the *learning rate*; we found it by trying.
+# we move both a small step the other way, which is an *update*, and ask again. This is
+# *gradient descent*. The small factor, here 0.02, is the *learning rate*; we found it
+# by trying.
 
 # %%
 import numpy as np
@@ -49,14 +50,19 @@ def loss_of(query):
     return (miss * miss).sum()
 
 
-queries = [np.array([[0.0, 1.0]])]
-gradients = []
-for _ in range(51):
-    tensor = Tensor(queries[-1])  # an array that will remember what was done with it
+def gradient_of(query):
+    tensor = Tensor(query)  # an array that will remember what was done with it
     loss_of(tensor).backward()  # asks the question
-    # The answer, two numbers like the query; to_numpy fetches it, if it is on a GPU.
-    gradients.append(to_numpy(tensor.grad))
+    return to_numpy(tensor.grad)  # the answer; to_numpy fetches it, if it is on a GPU
+
+
+queries = [np.array([[0.0, 1.0]])]
+gradients = [gradient_of(queries[0])]
+complete = gradients[0].shape == (1, 2)
+claim("the answer is a slope for each number of the query", complete, gradients[0])
+for _ in range(50):
     queries.append(queries[-1] - 0.02 * gradients[-1])
+    gradients.append(gradient_of(queries[-1]))
 
 # %%
 print("updates  query          weights             loss  gradient")
@@ -66,7 +72,7 @@ for updates in (0, 2, 5, 50):
     row = f"{updates:7}  {query[0].round(2)!s:13}  {seen!s:16}"
     print(f"{row}  {loss_of(query).item():5.2f}  {gradients[updates][0].round(1)}")
 
-path = np.concatenate(queries[:51])
+path = np.concatenate(queries)
 weight_of_river = F.attention_weights(path, vectors).numpy()[:, 0]
 claim(
     "the query has learned to look at 'river'",
@@ -79,8 +85,9 @@ draw(figures.learned, "02_learned.png", path, weight_of_river, vectors, wanted)
 # ![The plane of the query's two numbers, shaded by the loss, which is high at the upper left and low at the right. A path of black points leads from (0, 1) down to (1.41, -0.22); the weight of river is written at four of them: 0.10, 0.25, 0.64 and 0.92.](figures/02_learned.png)
 #
 # *What to see: the query walks downhill, straight across the white lines of equal loss.
-# Each step is as long as the ground is steep: longest in the middle, tiny at the end.
-# ("What moved the query?" says why.) The numbers are the weight of "river".*
+# Each step is as long as the ground is steep: longest in the middle, tiny at the end,
+# for a reason that "What moved the query?" finds. The numbers are the weight of
+# "river".*
 #
 # The line that did it is `loss_of(tensor).backward()`. It found out what each number of
 # the query does to $L$. The same line trains a model with millions of numbers, and this
@@ -93,8 +100,8 @@ draw(figure_1, "02_here.svg", here=["loss", "backward"])
 # ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. Every arrow of the model is turned round: from the loss down through the decoder, from there over to the encoder, and down to both embeddings.](figures/02_here.svg)
 #
 # *What to see: the loss is the last number to be computed, and the first to have a
-# gradient. From there all others are found, from the last to the first, against every
-# arrow. Where an array was used several times, several gradients meet.*
+# gradient. From there all others are found, against every arrow. Where an array was
+# used several times, several gradients meet.*
 
 # %% [markdown]
 # ## Which way should a number move?
@@ -108,7 +115,7 @@ draw(figure_1, "02_here.svg", here=["loss", "backward"])
 #
 # May all numbers move at once? While the moves are small, their effects add up: $L$
 # changes by about the sum of each slope times its move. When each number moves against
-# its slope, by a small multiple of it, every term of this sum is negative: $L$ falls.
+# its slope, every term of this sum is negative: $L$ falls.
 #
 # Take a pencil. Here is a small program, with one number that is used twice:
 #
@@ -191,9 +198,9 @@ print(f"thirty sums: {2 * 30} arrows, {2**30:,} paths")
 # (elsewhere: *backpropagation*, or reverse-mode automatic differentiation).
 #
 # Why back? One could walk forward as well: let $p$ grow, and carry along how much each
-# box grows. But that finds the slope for $p$ alone, and a model would need a walk for
-# each of its millions of numbers. **One walk from the result to the inputs finds all
-# gradients.** In Python:
+# box grows. A walk forward finds the slopes of all results for one input; a walk back
+# finds those of one result for all inputs. A model has one loss, and millions of
+# inputs. **One walk from the result to the inputs finds all gradients.** In Python:
 
 # %%
 gradient_of_L = 1.0
@@ -390,7 +397,7 @@ same("without a tape, inputs listed first: a gets 8", number_a.gradient, 8.0)
 
 # %% [markdown]
 # **Equate.** The library keeps no tape either: its `backward` lists the inputs first,
-# as we do.
+# as we do. It looks for a node in a set, which takes less time than in a list.
 
 # %%
 a = Tensor(1.0)
@@ -402,7 +409,7 @@ same("Tensor.backward walks users first: a gets 8", a.grad, users_first)
 # ## What does each operation hand back?
 # **State.** The walk is the same for all programs. Only the backward differs from
 # operation to operation. Most act on each number of an array, so their rules are those
-# of school:
+# of calculus:
 #
 # | $y$ | to $a$ | to $b$ | why |
 # |---|---|---|---|
@@ -474,7 +481,8 @@ same("a row added to two rows gets the sum of both", row_vector.grad, [4.0, 6.0]
 # **Use.** How does an operation of your own get into the graph? Through one function,
 # `record(result, inputs, backward)`: it makes the node, and returns the result as a
 # Tensor. Compute the result from `x.data`, the array in the Tensor; write its backward;
-# record both. Here is the cube, with the slope $3 x^2$:
+# record both. A backward returns a tuple, with a gradient for each input; for a single
+# input the gradient alone will do. Here is the cube, with the slope $3 x^2$:
 
 
 # %%
@@ -589,7 +597,7 @@ for i in range(3):
     for j in range(3):
         delta = 1.0 if i == j else 0.0
         jacobian[i, j] = p[i] * (delta - p[j])
-print("the weights:", p.round(2).tolist())
+print("the weights:", p.round(3).tolist())
 draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 
 # %% [markdown]
@@ -615,12 +623,25 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 # Call $gp_j$ the *price* of key $j$: a little weight there adds $gp_j$ times as much to
 # $L$. Then the bracket is **the price of key $j$ minus the average price**.
 #
-# Let $gp = (1, -2, 3)$ arrive at our three weights. The average price is 1.6. Key 1 has
-# the price 1, which is less. So the gradient of its score is *negative*, -0.05,
+# Let $gp = (1, -2, 3)$ arrive at our three weights. The average price is 1.596. Key 1
+# has the price 1, which is less. So the gradient of its score is *negative*, -0.054,
 # although its $gp$ is positive: $L$ falls when this key takes weight from the others.
-# Key 2 is the cheapest: its score gets -0.88, so training raises it. Key 3 costs more
-# than the average, and has a large weight: its score gets 0.93, and falls.
-#
+# Key 2 is the cheapest: its score gets -0.880, so training raises it. Key 3 costs more
+# than the average, and has a large weight: its score gets 0.665 · (3 - 1.596) = 0.934,
+# and falls.
+
+# %%
+gp = np.array([1.0, -2.0, 3.0])
+average = (gp * p).sum()
+gz = p * (gp - average)
+print("average price:", average.round(3))
+print("gradients of the scores:", gz.round(3).tolist())
+tensor_z = Tensor(z)
+F.softmax(tensor_z).backward(gp)
+same("softmax hands back p (gp - sum gp p)", tensor_z.grad, gz)
+same("which is gp times the Jacobian", tensor_z.grad, gp @ jacobian)
+
+# %% [markdown]
 # Why minus the average? Follow one score:
 #
 # 1. Raise $z_j$ by 0.01. Its power $e^{z_j}$ grows by 1%.
@@ -632,19 +653,7 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 #    which is the average price.
 # 4. Divide by the 0.01: $p_j$ times the bracket. So the score of a key with a small
 #    weight learns slowly, and with the weight 0 not at all.
-
-# %%
-gp = np.array([1.0, -2.0, 3.0])
-average = (gp * p).sum()
-gz = p * (gp - average)
-print("average price:", average.round(1))
-print("gradients of the scores:", gz.round(2).tolist())
-tensor_z = Tensor(z)
-F.softmax(tensor_z).backward(gp)
-same("softmax hands back p (gp - sum gp p)", tensor_z.grad, gz)
-same("which is gp times the Jacobian", tensor_z.grad, gp @ jacobian)
-
-# %% [markdown]
+#
 # ### Then all four steps
 # Walk back from the last step to the first. Each uses a rule that is derived above:
 
@@ -706,7 +715,7 @@ same("attention hands the values P^T gY", tensor_V.grad, gV)
 # stands in front of the bracket. So its score gets the gradient 0.
 #
 # ### What moved the query?
-# Now we can read the first line that this lesson printed. The gradient of the query was
+# Now we can read the first row that this lesson printed. The gradient of the query was
 # (-5.4, 7.5), and by $gQ = gS \, K$ it is a sum of keys: some of "river", (3, 0), and
 # some of "money", (0, 3). How much of each?
 #
@@ -715,9 +724,9 @@ same("attention hands the values P^T gY", tensor_V.grad, gV)
 #
 # $$gY = 2 \cdot \left( (0.29, 2.42) - (3, 0) \right) = (-5.42, 4.84)$$
 #
-# The price of a value is its dot product with this, by $gP = gY \, V^T$. For "river",
-# (3, 0), it is $3 · (-5.42) = -16.26$, for "money", (0, 3), $3 · 4.84 = 14.52$. All the
-# rest, at first and after two updates:
+# The price of a key is the dot product of its value with this, by $gP = gY \, V^T$. For
+# "river", (3, 0), it is $3 · (-5.42) = -16.26$, for "money", (0, 3),
+# $3 · 4.84 = 14.52$. All the rest, at first and after two updates:
 
 # %%
 for updates in (0, 2):
