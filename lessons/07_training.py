@@ -476,8 +476,7 @@ same("the program gives the table", on_paper, table, rtol=0.01)
 # called *momentum*.
 #
 # So a move of Adam is **the rate times a measure of how much the gradients agree**,
-# mostly between -1 and 1. Lesson 01 said that a model has one step size for everything.
-# Adam has one for each *number*, but none for each query: all queries share a matrix.
+# mostly between -1 and 1. So Adam has a step size for each number.
 #
 # Does it matter that small gradients get full moves? We compare two rules that differ
 # in one thing: with and without the division by $\sqrt{v}$. Both have the momentum $m$.
@@ -547,6 +546,56 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 
 # %%
 print(f"in every second batch: moves of {0.5 / 0.5**0.5:.2f} times the rate")
+
+# %% [markdown]
+# **Does Adam also help the queries that lesson 01 could not hear**, those with nearly
+# no slope? It has a step size for each *number*, and none for each query: all share the
+# numbers of $W^Q$. Let each of 64 words fetch the vector of the next one, with
+# $d_k = 64$. Only $W^Q$ and $W^K$ are trained. Answers of zeros have a mean squared
+# error of 1.
+
+
+# %%
+def fetch_by_adam(divisor, rate, updates=400):
+    """Return the error, and the share of words that look at the next one."""
+    generator = np.random.default_rng(1)
+    words = generator.standard_normal((64, 64))
+    W_q = Parameter(generator.standard_normal((64, 64)) / 8)
+    W_k = Parameter(generator.standard_normal((64, 64)) / 8)
+    adam = Adam([("W_q", W_q), ("W_k", W_k)])
+    next_words = np.roll(words, -1, axis=0)
+    for _ in range(updates):
+        adam.zero_grad()
+        scores = F.linear(words, W_q) @ F.linear(words, W_k).transpose(1, 0) / divisor
+        weights = F.softmax(scores)
+        miss = weights @ Tensor(words) - next_words
+        loss = (miss * miss).mean()
+        loss.backward()
+        adam.step(rate)
+    return loss.item(), (np.roll(weights.numpy(), 1, axis=0).diagonal() > 0.5).mean()
+
+
+def at_the_best_rate(divisor):
+    return min(fetch_by_adam(divisor, rate) for rate in (0.0003, 0.001, 0.003, 0.01))
+
+
+fetched_by_adam = {
+    "undivided,    400": at_the_best_rate(1),
+    "undivided,  2,000": fetch_by_adam(1, 0.001, updates=2000),
+    "divided by 8, 400": at_the_best_rate(8),
+}
+print("scores, updates     error   look at the next word")
+for name, ends in fetched_by_adam.items():
+    print(f"{name} {ends[0]:7.2f} {ends[1]:23.0%}")
+still_left = fetched_by_adam["undivided,  2,000"][0]
+far_above = still_left > 10 * fetched_by_adam["divided by 8, 400"][0]
+claim("undivided, the error after 2,000 updates is still", far_above, still_left)
+
+# %% [markdown]
+# With the best of four rates, 400 updates teach half of the undivided words where to
+# look, and five times as many do not teach all. **Adam does not replace the division by
+# the root.** It makes the gradient of a *number* larger, which is a sum over the
+# queries, and a query without a slope is missing in that sum.
 
 # %% [markdown]
 # On the digits of the first section, which are all equally frequent, descent with
@@ -718,15 +767,14 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_seeds, levels)
 
 # %% [markdown]
 # ## What does a high first rate do?
-# It makes all positions nearly alike. This section measures how. Whether the training
-# fails because of that, we do not know.
+# It makes all positions nearly alike. Whether the training fails because of that, we do
+# not know.
 #
 # Take the peak rate 0.008. With the warm-up all three seeds came near the goal; begun
 # at once, none did. We look at the vectors that the encoder gives out, one for each
 # token of 64 rows (a *position*; padding does not count). How far are they from the
 # mean of them all, as a share of their length? It is 1 if the mean is 0, so that they
-# share no part, and 0 if all are the same: then nothing of the rows can be read. Lesson
-# 04 averaged the columns' spreads, here their squares are: nearly the same numbers.
+# share no part, and 0 if all are the same: then nothing of the rows can be read.
 
 
 # %%
@@ -840,7 +888,12 @@ claim(
 # is 0.55 of that. The differences of all positions average to 0, so their products with
 # the mean do, too, and the squares add up: 0.30 and 0.70 is 1. So the mean, the part
 # common to all positions, has 0.84, the root of 0.70.
-#
+
+# %%
+print(f"the two squares: {0.55**2:.2f} and {1 - 0.55**2:.2f}; ", end="")
+print(f"the common part: {np.sqrt(1 - 0.55**2):.2f}, with a shift {0.84 + 0.256:.2f}")
+
+# %% [markdown]
 # Then why do the moves work together? Take the weight $W_{ij}$ from input $i$ to output
 # $j$. Its gradient is $x_i g_j$, added up over the positions, where $g$ is the gradient
 # of the output. If all positions agree, Adam moves it by the full rate, 0.008, against
@@ -863,8 +916,6 @@ claim(
 # three seeds; with random signs by 0.03 or 0.04.
 
 # %%
-print(f"the two squares: {0.55**2:.2f} and {1 - 0.55**2:.2f}; ", end="")
-print(f"the common part: {np.sqrt(1 - 0.55**2):.2f}, with a shift {0.84 + 0.256:.2f}")
 print(f"32 inputs: up to {32 * 0.008:.3f} together,", end=" ")
 print(f"about {np.sqrt(32) * 0.008:.3f} with unrelated signs")
 print(f"shifts of the values {first_updates[:, 3].round(2)},", end=" ")
@@ -1055,20 +1106,11 @@ claim(
 # something: how far a number moves, whatever the gradients. The 300 of descent means
 # nothing, and must be found by trying; with 100 it ends at 0.67.
 #
-# Now the moves. A move is the rate times the agreement of the gradients. If the
-# gradients were pure noise, with random signs, they would cancel in the mean $\hat{m}$.
-# In it, the gradient of $k$ updates ago has the weight $(1 - \beta_1) \beta_1^k$. With
-# random signs, the *squares* of such terms add up:
-#
-# $$(1 - \beta_1)^2 (1 + \beta_1^2 + \beta_1^4 + \ldots)
-# = \frac{(1 - \beta_1)^2}{1 - \beta_1^2} = \frac{1 - \beta_1}{1 + \beta_1}
-# = \frac{0.1}{1.9} = \frac{1}{19}$$
-#
-# In a plain mean of $n$ signs it would be $1/n$, so this mean is worth 19 of them. The
-# moves would have the size $1 / \sqrt{19} = 0.23$, and a typical (median) one two
-# thirds of that, 0.15, as for all normally distributed numbers. In the training at the
-# beginning of the lesson the moves come down to 0.18 by update 50, and to 0.15 by
-# update 100.
+# Now the moves. A move is the rate times the agreement of the gradients. In the
+# training at the beginning of the lesson a typical (median) move comes down to 0.18 of
+# the rate by update 50, and to 0.15 by update 100. That is the median of pure noise:
+# gradients with random signs would leave $\sqrt{0.1 / 1.9} = 0.23$ of their size in
+# $\hat{m}$.
 
 
 # %%
@@ -1088,15 +1130,13 @@ with forms.on():
     moves = typical_moves(100)
 for count in (1, 5, 10, 20, 50, 100):
     print(f"update {count:3d}: a typical move is {moves[count - 1]:.2f} of the rate")
+noise = np.sqrt(0.1 / 1.9)
+print(f"noise: {noise:.2f}, its median {0.6745 * noise:.2f}")
 claim(
     "moves of updates 1 and 50, as shares of the rate",
     moves[0] > 0.99 and moves[49] < 0.2,
     f"{moves[0]:.2f}, {moves[49]:.2f}",
 )
-
-# %%
-noise = np.sqrt(0.1 / 1.9)
-print(f"worth {1.9 / 0.1:.0f} signs: {noise:.2f}, its median {0.6745 * noise:.2f}")
 
 # %% [markdown]
 # ### ★ Does label smoothing raise BLEU, and why?
