@@ -429,22 +429,21 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # $2 k$ candidates at most $k$ end, and at least $k$ can go on.
 #
 # **Rule 4: an end mark counts only among the best $k$.** The other $k$ candidates are
-# there to fill the beam up. An end among them was not good enough for the beam; counted
-# all the same, it would be one more chance for a short text. Let a model begin with
-# "Gute" (0.6) or end at once (0.4). Greedy decoding writes "Gute", then "Nacht" (0.6),
-# with $P = 0.6 · 0.6 = 0.36$. A beam of 1 looks at both candidates, and should do the
-# same, although the empty text is more probable. So an end of rank 2 is dropped.
+# there to fill the beam up. An end among them was not good enough for the beam;
+# counted, it would be one more chance for a short text. Let a model begin with "Gute"
+# (0.6) or end at once (0.4). Greedy decoding writes "Gute", then "Nacht" (0.6), with
+# $P = 0.6 · 0.6 = 0.36$. A beam of 1 looks at both candidates, and should do the same,
+# although the empty text is more probable. So an end of rank 2 is dropped.
 #
-# **Rule 5: stop when $k$ texts are finished and none of the others can win.** What is
-# the best that can happen to an unfinished text? All its further tokens have $P = 1$,
-# so its $\ln P$ stays as it is *now*. And it grows to the greatest length, so it is
-# divided by the largest penalty. That quotient is a *bound*. If even the bound is below
-# the best finished score, stop.
+# **Rule 5: stop when $k$ texts are finished and none of the others can win.** At best,
+# all further tokens of an unfinished text have $P = 1$, so its $\ln P$ stays as it is
+# *now*, and it grows to the greatest length, so it is divided by the largest penalty.
+# That quotient is a *bound*. If the bound is below the best finished score, stop.
 #
-# After step 2 of the coffee, with $k = 2$ and $\alpha = 1$, "Ja" and "Nein" are
-# finished, "Ja" with the better score, -0.9984. "Ja gern" may still go on, with a
-# $\ln P$ of -1.2448. The longest text has 51 tokens here, as the source has 1, and the
-# penalty $(5 + 51)/6 = 56/6$:
+# After step 2 of the coffee, with $\alpha = 1$, "Ja" and "Nein" are finished, "Ja" with
+# the better score, -0.9984. "Ja gern" may still go on, with a $\ln P$ of -1.2448. The
+# longest text has 51 tokens here, as the source has 1, and the penalty
+# $(5 + 51)/6 = 56/6$:
 #
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
@@ -522,13 +521,12 @@ same(
 # fair; their product is near 0. Here it is 2/6; its fourth root, which brings a product
 # of four back to the size of one, is 0.7598: a BLEU of 75.98, of 100.
 #
-# A second translation is "die alte Frau liest die". All its n-grams are in the
-# reference, each share is 1, yet a word is missing. Whoever wrote only the few words
-# that are sure would always get that. Therefore BLEU has a *brevity penalty*: with
-# $c = 5$ tokens in the translation and $r = 6$ in the reference it is
-# $e^{1 - 6/5} = e^{-0.2}$. That is 0.8187: BLEU 81.87. Why this shape? It is 1 at
-# $c = r$, a text that is 1% too short loses about 1%, and one of half the length keeps
-# only $e^{-1} = 0.37$, where $c/r$ would leave 0.50.
+# A second translation is "die alte Frau liest die". Each share is 1, yet a word is
+# missing. Whoever wrote only the few words that are sure would always get that.
+# Therefore BLEU has a *brevity penalty*: with $c = 5$ tokens in the translation and
+# $r = 6$ in the reference it is $e^{1 - 6/5} = e^{-0.2}$. That is 0.8187: BLEU 81.87.
+# It is 1 at $c = r$, a text that is 1% too short loses about 1%, and one of half the
+# length keeps only $e^{-1} = 0.37$, where $c/r$ would leave 0.50.
 #
 # **State.** One sentence may share no four words in a row with its reference. Then
 # $p_4 = 0$, and so is BLEU. So it is computed over a test set: the counts of all
@@ -540,8 +538,8 @@ same(
 # clipped sentence by sentence; $c$ and $r$ are the tokens of all translations and of
 # all references. Surplus n-grams of a text that is too long lower the shares.
 #
-# **Derive.** Count as you would by hand: look for each n-gram in the reference, and
-# cross out the one you found. Crossing out is the clipping.
+# **Derive.** Count by hand: look for each n-gram in the reference, and cross out the
+# one you found. Crossing out is the clipping.
 
 
 # %%
