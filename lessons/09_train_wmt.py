@@ -406,7 +406,6 @@ claim("no rectangle exceeds 25,000; the largest:", largest <= 25_000, f"{largest
 claim("of 4.5 million pairs, sorted, padding is", of_all < 1, f"{of_all:.1f}%")
 
 pictured = figures.one_of_each(named_batches, source_lengths, target_lengths)
-print(f"targets of 37 tokens: {(target_lengths == 37).sum():,}")
 draw(figures.padding, "09_padding.png", padding, pictured)
 
 # %% [markdown]
@@ -427,6 +426,9 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 # batches with sources of nearly one length: 0.8% with the trick, 1.4% without it. **The
 # more pairs there are to choose from, the better they match.**
 
+# %%
+print(f"targets of 37 tokens: {(target_lengths == 37).sum():,}")
+
 # %% [markdown]
 # ## What does the training cost?
 #
@@ -441,7 +443,13 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 # operations. The base model has $P = 63$ million, of which 19 million are the embedding
 # table. To look up a row of it costs nothing. It counts because it is also the matrix
 # that computes the logits (lesson 05).
-#
+
+# %%
+base = Transformer(Config.preset("base", 37_000), initialise=False)
+P = sum(parameter.size for parameter in base.parameters())
+print(f"parameters with 37,000 subwords: {P / 1e6:.1f} million (lesson 06)")
+
+# %% [markdown]
 # An update of the paper has about 25,000 source *and* 25,000 target tokens. Encoder
 # weights meet only the source tokens, decoder weights only the target tokens. The
 # weights for the keys and values of source attention are an exception: they are in the
@@ -449,10 +457,7 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 # 25,000: $t = 25000$.
 
 # %%
-base = Transformer(Config.preset("base", 37_000), initialise=False)
-P = sum(parameter.size for parameter in base.parameters())
 operations = 6 * P * 25_000
-print(f"parameters with 37,000 subwords: {P / 1e6:.1f} million (lesson 06)")
 # Without attention's scores and averages, which are small for short sentences.
 claim("operations of an update", abs(operations - 9.5e12) < 1e11, f"{operations:.2e}")
 
@@ -583,7 +588,6 @@ print("GPUs  compute    send  together, ms  times as fast")
 for i in range(6):
     row = f"{n_gpus[i]:4d}  {computing[i]:7,.0f} {sending[i]:7,.0f} {together[i]:9,.0f}"
     print(f"{row} {together[0] / together[i]:14.1f}")
-print(f"t* = {4 / 3 * speed / 1.25e9:,.0f} tokens; 25,000 / 8 = {25_000 / 8:,.0f}")
 
 # %% [markdown]
 # Each of eight GPUs computes for 400 milliseconds, as above, so one alone would compute
@@ -597,9 +601,9 @@ print(f"t* = {4 / 3 * speed / 1.25e9:,.0f} tokens; 25,000 / 8 = {25_000 / 8:,.0f
 # | together, ms | 3,200 | 1,802 | 1,103 | 753 | 578 | 491 |
 # | times as fast | 1 | 1.8 | 2.9 | 4.2 | 5.5 | 6.5 |
 #
-# **Twice as many GPUs halve the computing, and sending even grows a little.** (Here it
-# begins when computing ends. Real programs send the first gradients while they compute
-# the next; then only the longer of the two counts, at best.)
+# **Twice as many GPUs halve the computing, and sending even grows a little.** The table
+# lets sending begin when computing ends; real programs overlap the two, and then at
+# best only the longer one counts.
 #
 # So when do more GPUs help? Let a GPU do $F$ operations and send $B$ bytes a second. It
 # computes $t$ tokens in $6 P t / F$ seconds. With many GPUs it sends nearly two
@@ -611,14 +615,16 @@ print(f"t* = {4 / 3 * speed / 1.25e9:,.0f} tokens; 25,000 / 8 = {25_000 / 8:,.0f
 # GPUs are nearly twice as fast **as long as each still has many more tokens than
 # $t^*$** ("How do GPUs add their gradients, and how many help?"). Each of the eight has
 # 25,000 / 8 = 3,125, about as many as $t^*$.
-#
-# Now the run ends. Which of its models do we keep?
+
+# %%
+print(f"t* = {4 / 3 * speed / 1.25e9:,.0f} tokens; 25,000 / 8 = {25_000 / 8:,.0f}")
 
 # %% [markdown]
 # ## Why average the last checkpoints?
-# A *checkpoint* is a copy of all parameters, written during training. The paper's base
-# model is not its last checkpoint. It is the mean of the last 5, ten minutes apart; the
-# big model, of the last 20 (section 6.1). Why should a mean of models work at all?
+# The run ends: which of its models do we keep? A *checkpoint* is a copy of all
+# parameters, written during training. The paper's base model is not its last
+# checkpoint. It is the mean of the last 5, ten minutes apart; the big model, of the
+# last 20 (section 6.1). Why should a mean of models work at all?
 #
 # Think of a ball in a round bowl, on a table that is shaken. It never comes to rest at
 # the lowest point. A photograph shows it a little off, now to the left, now to the
