@@ -13,6 +13,7 @@ import numpy as np
 
 from minitf.config import Config
 from minitf.decode import BeamStep
+from minitf.functions import softmax
 from minitf.tensor import Ids, no_grad
 from minitf.text import Subwords, Words
 from minitf.transformer import Transformer
@@ -127,10 +128,7 @@ def likely_next(
     logits: np.ndarray, config: Config, subwords: Subwords | Words
 ) -> list[list[tuple[str, float]]]:
     """Return the most probable tokens at each position, with P, for logits (T, V)."""
-    logits = logits.astype(np.float64)
-    logits = logits - logits.max(axis=-1, keepdims=True)
-    p = np.exp(logits)
-    p /= p.sum(axis=-1, keepdims=True)
+    p = softmax(logits.astype(np.float64)).numpy()
     p[:, [config.pad_id, config.bos_id]] = 0  # never written
     best = np.argsort(-p, axis=-1, kind="stable")[:, :_LIKELY]
     return [

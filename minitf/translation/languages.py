@@ -36,9 +36,10 @@ def naming_languages(batches, subwords, say):
     subwords: a model's, which may have several target languages. say: called once for lines without
     a token such as `>>deu<<`, and once for each token that the model lacks.
     """
-    tokens, reported, before = subwords.languages(), set(), 0
+    tokens, reported, number = subwords.languages(), set(), 0
     for lines in batches:
-        for number, line in enumerate(lines, before + 1):
+        for line in lines:
+            number += 1
             token = subwords.language_of(line)
             if not tokens or not line.strip() or token in tokens or token in reported:
                 continue
@@ -50,7 +51,6 @@ def naming_languages(batches, subwords, say):
                 f"notice   line {number} {wrong}: begin each line with one of the model's tokens, "
                 f"{some_of(tokens)}"
             )
-        before += len(lines)
         yield lines
 
 
