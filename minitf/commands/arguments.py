@@ -40,8 +40,8 @@ documents:
   The ending of --input, or --format-in, names the format: md, html, xml,
   xliff, json, po, srt, vtt.
   Only the texts in it are translated; tags, code, keys, addresses and all else
-  stay byte for byte. Of .po and .xliff the empty targets are filled. Markdown
-  needs a parser: pip install -e ".[documents]".
+  stay byte for byte. Empty targets of .po and .xliff are filled. Markdown needs
+  a parser: pip install -e ".[documents]".
 
 output formats:
   --format text       TRANSLATION

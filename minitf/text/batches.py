@@ -151,9 +151,9 @@ def _by_length(source_lengths, target_lengths, rng):
     """Return an order in which neighbours have about equal lengths on both sides.
 
     Pairs are sorted by target length; among equal targets by source length, ascending and
-    descending in turn, so that neighbours differ little. On sentences this fills
-    batches 2% better than sorting by the longer side. The types are small because there may be 36
-    million pairs, and NumPy sorts keys of two bytes three times as fast.
+    descending in turn, so that neighbours differ little. This fills batches of sentences 2% better
+    than sorting by the longer side. The types are small because there may be 36 million pairs, and
+    NumPy sorts keys of two bytes three times as fast.
     """
     size = int(source_lengths.max()) + 1
     kind = np.min_scalar_type((int(target_lengths.max()) + 1) * size)

@@ -105,8 +105,8 @@ _ORDINAL = (
     r"|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?"
     r"|\d{1,3}\. (?:und|oder|bis))\s\d{1,3}"
 )
-# The first row that fits, (before the end of a full stop, after it, goes on), says whether the
-# sentence goes on there.
+# Rows (before the end of a full stop, after it, whether the sentence goes on): the first row that
+# fits decides.
 _RULES = (
     (r"", rf"\W{{1,40}}$|{_CLOSING}\s+[.!?…,;:)]", True),  # no sentence follows
     # "... I", and after a question in quotes: Tom asked.

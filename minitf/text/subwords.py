@@ -137,7 +137,7 @@ class Subwords(Vocabulary):
             return cls(read_bytes(path))
 
     def contents(self) -> dict[str, bytes]:
-        """Return the content of each file that belongs to the vocabulary: here, of one."""
+        """Return the content of the vocabulary's only file, by its name."""
         return {self.file_name: self.model}
 
     def encode(self, lines: Iterable[str], side: str = "source") -> list[list[int]]:
@@ -253,7 +253,7 @@ class PairedSubwords(Vocabulary):
 
 
 def _encode(one, lines, **options):
-    """Return what SentencePiece makes of each line; of few, without starting its threads."""
+    """Encode lines by SentencePiece; a few of them without starting its threads."""
     if len(lines) < MIN_FOR_THREADS:
         return [one.encode(line, **options) for line in lines]
     return one.encode(lines, num_threads=-1, **options)

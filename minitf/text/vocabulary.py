@@ -25,8 +25,8 @@ class Vocabulary:
     """The tokens of a text, each with its id: the base of Subwords, Words and PairedSubwords.
 
     They add `load`, `contents`, `encode` and `_text`, which `decode` calls.
-    names: the name of every token in its file, in the order of the ids; made from the names of the
-    ids 4, 5, ...
+    names: the name of every token in its file, in the order of the ids; the argument has those of
+    the ids 4, 5, ...
     """
 
     file_name: str
@@ -161,7 +161,7 @@ class Words(Vocabulary):
             raise UserError(f"{path}: not UTF-8: copy the file again") from None
 
     def contents(self) -> dict[str, bytes]:
-        """Return the content of each file that belongs to the vocabulary: here, of one."""
+        """Return the content of the vocabulary's only file, by its name."""
         text = "".join(f"{word}\n" for word in self.names[len(SPECIALS) :])
         return {self.file_name: text.encode()}
 
@@ -175,7 +175,7 @@ class Words(Vocabulary):
 
 
 def join_bpe(line: str) -> str:
-    """Return a line with the words joined that `@@` marks as split.
+    """Return a line in which the words that `@@` marks as split are joined.
 
     >>> join_bpe("klei@@ nes haus")
     'kleines haus'

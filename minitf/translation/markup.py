@@ -1,8 +1,8 @@
 """Markup beside the words of a sentence, and where it stands in the translation.
 
-A span such as a date is a word of its sentence, and a model copies its placeholder. Markup is
-none: a tag, the ** around a word, an arrow, a bracket. A placeholder for it would make another
-sentence of the words around. So the model reads the words alone; and in their translation
+A span such as a date is a word of its sentence, and a model copies its placeholder. A tag, the **
+around a word, an arrow or a bracket is none: it is *markup*. A placeholder for it would make
+another sentence of the words around. So the model reads the words alone; and in their translation
 y_1 ... y_n the markup stands in the gap j where
 
     P(y_1 ... y_j, placeholder, y_j+1 ... y_n | x_1 ... x_i, placeholder, x_i+1 ... x_m)
@@ -61,7 +61,7 @@ class Markup(NamedTuple):
 def is_markup(span: str, before: str, after: str) -> bool:
     """Return whether a span between two texts is markup beside their words.
 
-    A single character that joins two words is none: it stands for a word, as / for "or".
+    A single character that joins two words is not: it stands for a word, as / for "or".
 
     >>> is_markup("**", "It is ", "not"), is_markup("<b>", "", "No"), is_markup("</b>", "No.", " I")
     (True, True, True)

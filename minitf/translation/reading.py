@@ -97,7 +97,7 @@ class Part:
 
     @property
     def has_choice(self) -> bool:
-        """Return whether another translation than the best may be the first with all it needs."""
+        """Return whether the best translation may lack something that another one has."""
         return bool(self.spans) or any('"' in text for text in self.texts)
 
     @property
@@ -145,7 +145,7 @@ class Part:
 
 
 def numbers_of(text: str) -> list[str]:
-    """Return numbers, dashes and quotation marks of a text; its translation must have the same.
+    """Return the numbers, dashes and quotes of a text; its translation must have the same.
 
     >>> numbers_of("It's 5pm - no. 12"), numbers_of("the „12th“ - at 5")
     (['-', '12', '5'], ['"', '"', '-', '12', '5'])
@@ -186,7 +186,7 @@ def read_text(
     """Return a line as a model reads it, with a placeholder for each span, and the spans.
 
     Spans are what `minitf.text.protected` finds, and characters that stand for something else.
-    keep: a person's regular expressions (UserError if one is none). language: the line's.
+    keep: a person's regular expressions; UserError says which is none. language: the line's.
     """
     text = normalise(without_entities(line))
     if "&" in text:

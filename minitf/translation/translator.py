@@ -220,7 +220,7 @@ class Translator:
         return self._translate_lines(read, decode_batch, search, progress)
 
     def _read(self, lines, keep=()):
-        """Cut each line into the parts that the model reads: a Line."""
+        """Return each line as a Line, cut into the parts that the model reads."""
         texts = [self._text(line, keep) for line in lines]
         limit = max(1, self.max_subwords - max((len(text.prefix) for text in texts), default=0))
         strings = [text.text for text in texts]

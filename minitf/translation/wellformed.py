@@ -41,8 +41,8 @@ class Wellformed:
                     names[i] = chr(byte)
         self._non_ascii = np.flatnonzero(self._byte >= 0x80)  # the ids of bytes beyond ASCII
         self._ends_small = np.array([name[-1:].islower() for name in names])
-        in_words = not isinstance(subwords, Words)  # none of which stands inside a word
-        self._begins_capital = np.array([in_words and name[:1].isupper() for name in names])
+        may_continue = not isinstance(subwords, Words)  # a word; a token of Words begins one
+        self._begins_capital = np.array([may_continue and name[:1].isupper() for name in names])
         anything = self._may_follow(b"", _LONGEST_CHARACTER)
         # What may follow most tokens, (2, V): row 1 is for those that end in lower case.
         self._may_usually_follow = np.array([anything, anything & ~self._begins_capital])
