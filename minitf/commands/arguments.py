@@ -54,14 +54,14 @@ output formats:
                       "nbest": [{"translation", "score", "log_probability"}]}
   SCORE is ln P(translation) / ((5 + length) / 6)^alpha, or with --like marian
   ln P(translation) / length^alpha; greater is better.
-  length: tokens of the translation, with its end mark; of a line that is
-  translated in several parts, SCORE is the sum of theirs
+  length: tokens of the translation, with its end mark. The SCORE of a line that
+  is translated in several parts is the sum of theirs.
 
 The exit code is 0, or 2 after an error, reported on one line, or 130 after
 Ctrl-C. The environment variable MINITF_BACKEND chooses a backend as --backend
 does.
 """
-# Options of other programs for the languages.
+# Options with which other programs name languages.
 LANGUAGE = {"src", "tgt", "trg", "source", "target", "from", "to", "lang", "src-lang", "tgt-lang"}
 
 

@@ -166,7 +166,7 @@ def _as_text(lines):
 
 
 def _strip(line):
-    """Return a line without a byte order mark and the carriage return before the line feed."""
+    """Return a line without a byte-order mark and the carriage return before the line feed."""
     return line.removesuffix("\r").removeprefix("\ufeff")
 
 
