@@ -102,15 +102,13 @@ class MultiHeadAttention(Module):
     Source: section 3.2.2.
     """
 
-    keep_weights = False
-
     def __init__(self, config: Config, rng: np.random.Generator | None):
         c = config
         self.query = Linear(c.d_model, c.n_heads * c.d_k, rng, c.attention_bias)
         self.key = Linear(c.d_model, c.n_heads * c.d_k, rng, c.attention_bias)
         self.value = Linear(c.d_model, c.n_heads * c.d_v, rng, c.attention_bias)
         self.output = Linear(c.n_heads * c.d_v, c.d_model, rng, c.attention_bias)
-        self.n_heads, self.rate = c.n_heads, c.attention_dropout
+        self.n_heads, self.rate, self.keep_weights = c.n_heads, c.attention_dropout, False
 
     def __call__(
         self,

@@ -35,11 +35,10 @@ class SSRU(Module):
     Translation".
     """
 
-    keep_weights = False
-
     def __init__(self, config: Config, rng: np.random.Generator | None):
         self.value = Linear(config.d_model, config.d_model, rng, bias=False)
         self.forget = Linear(config.d_model, config.d_model, rng)
+        self.keep_weights = False
 
     def __call__(
         self,

@@ -23,12 +23,12 @@ from minitf import decode
 from minitf.backend import to_device, xp
 from minitf.beyond.shortlist import ShortlistedOutput
 from minitf.beyond.ssru import SSRU
-from minitf.common.layers import is_standard
+from minitf.common.layers import is_own
 from minitf.functions import sigmoid_of
 from minitf.tensor import Tensor
-from minitf.transformer import Transformer, padding_mask
+from minitf.transformer import padding_mask
 
-__all__ = ["Affine", "FusedDecoder", "FusedDecoding", "Layout", "Routines", "has_standard_decoder"]
+__all__ = ["Affine", "FusedDecoder", "FusedDecoding", "Layout", "Routines", "fused_decoding"]
 
 _GROW_BY = 8  # tokens of each beam by which the caches grow
 
@@ -146,7 +146,7 @@ class FusedDecoding(decode.Decoding):
             output = types.SimpleNamespace(weight=self.output[0].T, bias=self.output[1])
             self.vocabulary = Affine(output)
             more = [self.vocabulary]
-        elif routines.encodes and all(map(is_standard, model.encoder.modules())):
+        elif routines.encodes and all(map(is_own, model.encoder.modules())):
             self.encoder = [_layer_of(layer, routines.norm) for layer in model.encoder.layers]
             self.encoder_norm = routines.norm(model.encoder.norm) if model.encoder.norm else None
             more = _affines(self.encoder)
@@ -339,9 +339,16 @@ class FusedDecoder(decode.Scorer):
         self.states = {i: state[to_device(rows)] for i, state in self.states.items()}
 
 
-def has_standard_decoder(model):
-    """Return whether the fused decoder computes what a model's own layers do: all are standard."""
-    if type(model) is not Transformer or not model.decoder.layers:
-        return False
-    parts = model.target_embedding, model.output_embedding, model.target_positions, model.decoder
-    return all(map(is_standard, [model, *(m for part in parts for m in part.modules())]))
+def fused_decoding(model, routines, shortlist):
+    """Return the FusedDecoding of a model whose decoder has this library's layers alone.
+
+    Other models are declined (NotImplemented): their first logits may not show what they do.
+    """
+    try:
+        layers = model, model.target_embedding, model.output_embedding
+        layers += *model.target_positions.modules(), *model.decoder.modules()
+        if model.decoder.layers and all(is_own(layer) and layer.can_cache for layer in layers):
+            return FusedDecoding(model, routines, shortlist)
+    except AttributeError:  # a function, or a layer of another kind, is in the place of a layer
+        pass
+    return NotImplemented

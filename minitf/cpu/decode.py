@@ -12,7 +12,7 @@ import numpy as np
 from minitf import decode
 from minitf import functions as F
 from minitf.common import beams
-from minitf.common.decoder import FusedDecoding, Routines, has_standard_decoder
+from minitf.common.decoder import Routines, fused_decoding
 from minitf.cpu.packed import in_panels, product
 from minitf.forms import form_of
 
@@ -24,8 +24,8 @@ form_of(decode.continuations, "cpu")(beams.continuations)
 
 @form_of(decode.fast_decoding)
 def fast_decoding(model, shortlist=None):
-    """Return the FusedDecoding of a model with standard layers."""
-    return FusedDecoding(model, NUMPY, shortlist) if has_standard_decoder(model) else NotImplemented
+    """Return the FusedDecoding of a model with this library's layers."""
+    return fused_decoding(model, NUMPY, shortlist)
 
 
 def _pack(affines, dtype):

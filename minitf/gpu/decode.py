@@ -15,7 +15,7 @@ from minitf import decode
 from minitf import functions as F
 from minitf.backend import to_device
 from minitf.common import beams
-from minitf.common.decoder import FusedDecoding, Routines, has_standard_decoder
+from minitf.common.decoder import Routines, fused_decoding
 from minitf.forms import form_of
 from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
@@ -26,11 +26,11 @@ NONE = (-1, -1)  # no token is ruled out
 
 @form_of(decode.fast_decoding)
 def fast_decoding(model, shortlist=None):
-    """Return the FusedDecoding of a standard model in float32, with keys and values of one size."""
+    """Return the FusedDecoding of a model in float32, with keys and values of one size."""
     c, arrays = model.config, [parameter.data for parameter in model.parameters()]
-    if c.d_k != c.d_v or not has_kernels(*arrays) or not has_standard_decoder(model):
+    if c.d_k != c.d_v or not has_kernels(*arrays):
         return NotImplemented
-    return FusedDecoding(model, CUPY, shortlist)
+    return fused_decoding(model, CUPY, shortlist)
 
 
 def _pack(affines, _):

@@ -9,7 +9,7 @@ import math
 
 from minitf import functions, optim, transformer
 from minitf.backend import to_device, xp
-from minitf.common.layers import attends_plainly, is_plain_network, is_plain_norm, rate_of
+from minitf.common.layers import attends_plainly, is_own, is_plain_network, is_plain_norm, rate_of
 from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.fused import numbers_of_next_mask
@@ -248,7 +248,7 @@ def _takes(attention, x, memory, mask):
 
     It needs plain layers without biases, heads of one size, a mask that fits, and a sentence.
     """
-    if not attends_plainly(attention, x, memory) or type(attention.output) is not Linear:
+    if not (attends_plainly(attention, x, memory) and is_own(attention.output, Linear)):
         return False
     projected = attention.query, attention.key, attention.value
     size = attention.output.weight.shape[0]  # of all heads

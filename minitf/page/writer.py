@@ -14,7 +14,7 @@ import numpy as np
 
 from minitf import forms
 from minitf.atomic import save_text
-from minitf.common.layers import is_standard
+from minitf.common.layers import is_own
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.files.models import to_stored
@@ -265,7 +265,7 @@ def _check_fit(model, subwords):
         with model.evaluating():
             return [model(ids, ids).numpy()]
 
-    is_same = all(map(is_standard, model.modules()))
+    is_same = all(map(is_own, model.modules()))
     if not is_same or len(forms.verified(logits)) < len(forms.all_forms()):
         raise UserError(f"the page translates only with an unchanged Transformer: {_ADVICE}")
     if not isinstance(subwords, Subwords):

@@ -82,6 +82,17 @@ def with_a_function_for_dropout(model, _):
     model.decoder.layers[0].feed_forward.dropout = lambda x: x * x
 
 
+def with_functions_for_layers(model, _):
+    model.decoder.layers[0].feed_forward = lambda x: x * x
+    model.decoder.layers[1].self_residual.norm = lambda x: x * 2
+
+
+def with_a_layer_of_another_kind(model, _):
+    d_model = model.config.d_model
+    layer = Linear(d_model, d_model, np.random.default_rng(3)).astype(model.embedding.weight.dtype)
+    model.decoder.layers[0].feed_forward = layer
+
+
 def with_positions_that_no_cache_knows(model, _):
     class FromTheEnd(Positions):
         can_cache = False

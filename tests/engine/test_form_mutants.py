@@ -33,11 +33,11 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("        g_added *= factor\n", ""),
     ],
     (transformer.add_and_norm, "common/layers"): [
-        ("type(norm) is LayerNorm and type(dropout) is Dropout", "type(norm) is LayerNorm")
+        ("is_own(norm, LayerNorm) and is_own(dropout, Dropout)", "is_own(norm, LayerNorm)")
     ],
     (transformer.feed_forward_network, "common/layers"): [
         (" and activation is F.relu", ""),
-        ("type(inner) is type(outer) is Linear and", "type(outer) is Linear and"),
+        ("linear = is_own(inner, Linear) and", "linear ="),
         ("    return dropout.rate if dropout.training else 0.0", "    return dropout.rate"),
     ],
     (transformer.feed_forward_network, "cpu/functions"): [
@@ -46,9 +46,10 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("            g_hidden *= factor\n", "            pass\n"),
     ],
     (transformer.multi_head_attention, "common/layers"): [
-        ("all(type(layer) is Linear for layer in layers)", "True"),
-        ("type(attention) is not MultiHeadAttention or", ""),
-        (" or is_changed(attention)", ""),
+        ("all(is_own(layer, Linear) for layer in layers)", "True"),
+        ("not is_own(attention, MultiHeadAttention)", "False"),
+        ("and vars(type(layer)).keys().isdisjoint(vars(layer))", ""),
+        ('        and not getattr(layer, "keep_weights", False)\n', ""),
     ],
     (transformer.multi_head_attention, "cpu/attention"): [
         (" if attention.training else 0.0", ""),
@@ -161,7 +162,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     (transformer.multi_head_attention, "gpu/functions"): [
         (" if attention.training else 0.0", ""),
         ("array[i * n : (i + 1) * n]", "array[:n]"),
-        (" or type(attention.output) is not Linear", ""),
+        (" and is_own(attention.output, Linear)", ""),
         ("for layer in (*projected, attention.output))", "for layer in projected)"),
     ],
     (decode.fast_decoding, "gpu/decode"): [

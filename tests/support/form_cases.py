@@ -703,9 +703,9 @@ def _heads(dtype):
         config = Config(V, d_model=D, n_heads=H, d_v=d_v, attention_dropout=0.3)
         for changed in (
             *("nothing", "training", "a bias", "biases", "a bias of the output", "a layer"),
-            *("the output", "a method", "kept", "shared"),
+            *("the output", "a class", "a method", "kept", "shared"),
         ):
-            module = (Near if changed == "a method" else MultiHeadAttention)(config, rng)
+            module = (Near if changed == "a class" else MultiHeadAttention)(config, rng)
             if changed == "training":
                 module.eval()
             elif changed in ("a bias", "biases"):
@@ -718,6 +718,8 @@ def _heads(dtype):
                 module.key.__class__ = DoubledLinear
             elif changed == "the output":
                 module.output.__class__ = DoubledLinear
+            elif changed == "a method":
+                module.attend = functools.partial(Near.attend, module)
             elif changed == "kept":
                 module.keep_weights = True
             elif changed == "shared":
