@@ -40,7 +40,11 @@ __all__ = ["Tensor", "no_grad", "record"]
 
 
 def record(
-    data: np.ndarray, parents: Sequence, backward: Callable | None, converts: bool = False
+    data: np.ndarray,
+    parents: Sequence,
+    backward: Callable | None,
+    converts: bool = False,
+    again: Callable | None = None,
 ) -> Tensor:
     """Return the result of an operation as a Tensor; only here does the graph get a node.
 
@@ -49,6 +53,7 @@ def record(
     for a parent that gets no gradient; for a single parent a bare gradient is accepted. It must not
     change the array it is given: other nodes may hold it. What it puts in place, by `gradient_out`
     or `gradient_so_far`, it returns as well. It may be None under no_grad.
+    again: a function that computes the data again, if that takes little time: see `recall`.
     Raises TypeError if a Tensor among the parents has another dtype than the result, unless the
     operation `converts`.
     """
@@ -67,7 +72,7 @@ def record(
     if computed and _recording.off:  # inside no_grad
         out._unrecorded = True
     elif computed:
-        out._node = _Node(out.data, parents, backward)
+        out._node, out._again = _Node(out.data, parents, backward), again
     return out
 
 
@@ -152,6 +157,14 @@ def gradient_out(x, own=None):
         out = xp.empty(receiver.shape, receiver.dtype) if own is None else own
     receiver.grad = out
     return out
+
+
+def recall(x, array):
+    """Return a function that returns the array of an input x in a `backward`.
+
+    It computes it `again` (see `record`) if it can; else it keeps the array.
+    """
+    return getattr(x, "_again", None) or (lambda: array)
 
 
 def gradient_so_far(x):
@@ -337,6 +350,7 @@ class Tensor:
     grad: np.ndarray | None
     _node: _Node | None  # None if it was made from data, from constants or inside no_grad
     _unrecorded = False  # True if it was computed inside no_grad
+    _again = None  # a function that computes the array again: see record
     _shares_grad = False
     _gradient_slice = None  # where an optimizer wants the gradient: see optim.Flat
 

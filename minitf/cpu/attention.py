@@ -25,14 +25,13 @@ import sys
 import numpy as np
 
 from minitf import functions, transformer
-from minitf.common.again import kept, record_again
 from minitf.common.layers import attends_plainly
 from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums
 from minitf.dropout import drop, next_mask
 from minitf.forms import form_of
 from minitf.functions import as_rows, swap
 from minitf.inputs import attention_arrays, linear_arrays
-from minitf.tensor import is_recording, record
+from minitf.tensor import is_recording, recall, record
 
 LONGEST_KEPT = 512  # keys; with more, backward recomputes the weights instead of storing them
 TILE_SCORES = 1 << 18  # scores; 1 MB of complete rows
@@ -368,7 +367,7 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
     parents = []
     for data, group in inputs:
         parents += [data, *(each for layer in group for each in (layer.weight, layer.bias))]
-    return attention.output(record_again(merged, parents, backward))
+    return attention.output(record(merged(), parents, backward, again=merged))
 
 
 class _RowProjection:
@@ -386,7 +385,7 @@ class _RowProjection:
         self.shape, self.n_heads = inputs[0].shape, n_heads
         ends = itertools.accumulate((weight.shape[1] for weight in self.weights), initial=0)
         self.columns = list(itertools.starmap(slice, itertools.pairwise(ends)))  # of y, by layer
-        self.y, self.x_again = as_rows(inputs[0]) @ self._weight(), kept(x, inputs[0])
+        self.y, self.x_again = as_rows(inputs[0]) @ self._weight(), recall(x, inputs[0])
         for columns, bias in zip(self.columns, self.biases, strict=True):
             if bias is not None:
                 self.y[:, columns] += bias

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from minitf import functions, optim, transformer
-from minitf.common.again import kept, record_again
 from minitf.common.layers import is_plain_network, is_plain_norm, rate_of
 from minitf.cpu.sums import add_segments, blocks, column_sums, row_dots, row_sums
 from minitf.cpu.threads import parallel_for
@@ -17,14 +16,14 @@ from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import as_rows
 from minitf.inputs import checked_ids, layer_norm_arrays, linear_arrays
-from minitf.tensor import as_array, gradient_out, gradient_so_far, is_recording, record
+from minitf.tensor import as_array, gradient_out, gradient_so_far, is_recording, recall, record
 
 
 @form_of(functions.linear)
 def linear(x, weight, bias=None):
     """Multiply all positions as the rows of one matrix product."""
     x_data, w, b = linear_arrays(x, weight, bias)
-    shape, x_again = x_data.shape, kept(x, x_data)
+    shape, x_again = x_data.shape, recall(x, x_data)
     y = as_rows(x_data) @ w  # (N, F)
     if b is not None:
         y += b
@@ -44,7 +43,7 @@ def feed_forward_network(x, inner, activation, dropout, outer):
     if not is_recording() or not is_plain_network(inner, activation, dropout, outer):
         return NotImplemented
     x_data, w, b = linear_arrays(x, inner.weight, inner.bias)
-    shape, x_again = (*x_data.shape[:-1], w.shape[1]), kept(x, x_data)
+    shape, x_again = (*x_data.shape[:-1], w.shape[1]), recall(x, x_data)
     hidden = as_rows(x_data) @ w  # (N, F)
     if b is not None:
         hidden += b
@@ -75,7 +74,7 @@ def layer_norm(x, gain, bias, eps=1e-6):
     def backward(gy):  # by this one's name, messages say layer_norm
         return norm_backward(gy)
 
-    return record_again(scaled, (x, gain, bias), backward)
+    return record(scaled(), (x, gain, bias), backward, again=scaled)
 
 
 @form_of(transformer.add_and_norm)
@@ -106,7 +105,7 @@ def add_and_norm(x, added, dropout, norm):
         g_added *= factor
         return gx, g_added, g_gain, g_bias
 
-    return record_again(scaled, (x, added, norm.gain, norm.bias), backward)
+    return record(scaled(), (x, added, norm.gain, norm.bias), backward, again=scaled)
 
 
 def _normalised(normal, gain, bias, eps):
