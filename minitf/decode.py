@@ -16,6 +16,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
+from minitf.config import Config
 from minitf.errors import UserError
 from minitf.forms import accelerated, agree, off, say_once
 from minitf.tensor import Ids, Tensor, no_grad
@@ -503,28 +504,40 @@ def fastest_decoding(model: Transformer, shortlist: Callable | None = None) -> D
 def has_logits_of_modules(decoding: Decoding) -> bool:
     """Return whether a Decoding has the logits that the model's modules compute uncached.
 
-    They are compared for a made-up text of three tokens after the start mark: what a Scorer keeps
-    of the first ones is in the logits of the last. One that raises an error, as for a layer that
-    knows no cache, does not agree.
+    They are compared after three tokens: what a Scorer keeps of the first ones is in the logits
+    after the last. One that raises an error, as for a layer that knows no cache, does not agree.
     Raises UserError for a model that outputs NaN.
     """
-    model, c = decoding.model, decoding.model.config
-    ids = np.linspace(1, c.vocabulary_size - 1, min(4, c.max_length)).astype(np.int64)[None]
-    ids[ids == c.pad_id] = c.eos_id
-    texts = ids.copy()
-    texts[0, 0] = c.bos_id
-
-    def last_logits():
-        scorer = decoding.start(ids)
-        *_, logits = (scorer(texts[:, :end]) for end in range(1, texts.size + 1))
-        return [to_numpy(logits)]
-
+    model = decoding.model
+    source, texts = made_up_texts(model.config)
+    texts = texts[:, :4]  # with the start mark
     with off(), model.evaluating(), no_grad():
-        expected = model(ids, texts).data[:, -1]
+        expected = Decoding(model, False, decoding.shortlist).start(source)(texts)
         refuse_infinite(logsumexp(expected))
-        if decoding.shortlist:
-            expected = of_columns(expected, decoding.shortlist(ids))
-        return agree(last_logits, [to_numpy(expected)])
+        return agree(lambda: [last_logits(decoding, source, texts)], [to_numpy(expected)])
+
+
+def last_logits(decoding: Decoding, source: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """Return the logits of the tokens after texts (R, t), which a Scorer reads token by token."""
+    scorer = decoding.start(source)
+    *_, logits = (scorer(texts[:, :end]) for end in range(1, texts.shape[1] + 1))
+    return to_numpy(logits)
+
+
+def made_up_texts(config: Config) -> tuple[np.ndarray, np.ndarray]:
+    """Return a source and a target (2, length) for comparing programs that compute a model.
+
+    The second sentence of the source has padding. They must never change, because some of their
+    logits are saved with models.
+    """
+    c = config
+    length = min(8, c.max_length)
+    ids = np.linspace(1, c.vocabulary_size - 1, length).astype(np.int64)
+    ids[np.isin(ids, (c.pad_id, *c.suppressed_ids))] = c.eos_id  # no finite logit for the latter
+    source, target = np.stack([ids, ids[::-1]]), np.stack([ids[::-1], ids])
+    source[1, length // 2 :] = c.pad_id
+    target[:, 0] = c.bos_id
+    return source, target
 
 
 class TokenScorer(Scorer):

@@ -16,6 +16,7 @@ from minitf import forms
 from minitf.atomic import save_text
 from minitf.common.layers import is_own
 from minitf.config import Config
+from minitf.decode import made_up_texts
 from minitf.errors import UserError
 from minitf.files.models import to_stored
 from minitf.page.explained import Explained
@@ -259,11 +260,10 @@ def _deflate(*arrays):
 
 def _check_fit(model, subwords):
     """Raise UserError for a model that minitf/page/engine.js does not compute."""
-    ids = np.linspace(1, model.config.vocabulary_size - 1, 8).astype(int)[None]
 
     def logits():  # recorded, so that all equations of the layers have forms to differ from
         with model.evaluating():
-            return [model(ids, ids).numpy()]
+            return [model(*made_up_texts(model.config)).numpy()]
 
     is_same = all(map(is_own, model.modules()))
     if not is_same or len(forms.verified(logits)) < len(forms.all_forms()):

@@ -16,12 +16,12 @@ from minitf.backend import on_gpu, to_device, to_numpy, xp
 from minitf.cpu.machine import instruction_sets
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import libraries, one_blas_thread, use_pool
+from minitf.decode import made_up_texts
 from minitf.errors import UserError
 from minitf.gpu.functions import updates_only_if
 from minitf.optim import adam_update, clip_gradient, gradient_norm
 from minitf.text.batches import Batch
 from minitf.training.distributed import Ranks
-from minitf.translation.loading import made_up_texts
 
 _SMALL_PRODUCT = 1e8  # operations of a matrix product: about a millisecond on one core
 _MIN_ACTIVATIONS = 1 << 16  # numbers of a replica; for fewer, a thread costs too much
@@ -213,7 +213,7 @@ class Updater:
         more memory than an update. Key biases have a gradient of 0 up to rounding:
         so gradients are compared relative to a thousandth of the length of the whole gradient.
         """
-        _, source, before = made_up_texts(self.models[0].config)
+        source, before = made_up_texts(self.models[0].config)
         target = np.roll(before, -1, axis=1)
         target[:, -1] = self.models[0].config.eos_id
         batch = Batch(*(ids.astype(np.int32) for ids in (source, before, target)))

@@ -104,7 +104,6 @@ def check_subwords(config: Config, count: int) -> None:
 # do not show how they were used: if a layer without parameters was changed in the code, such as the
 # ReLU to a GELU, the weights fit the original layer as well, and it would translate badly without
 # an error. The probe would differ.
-_LENGTH = 8  # positions of the input, with one number for each
 _SECOND = slice(1, 2)  # of its two sentences
 _TOKENS = 2  # tokens after which the logits are compared with those of the forms
 # Relative difference that is accepted. Weights rounded to float16 change the numbers by 0.001; a
@@ -113,37 +112,22 @@ _TOLERANCE = 0.02
 
 
 def probe(model: Transformer, arrays: dict[str, np.ndarray] | None = None) -> list[float] | None:
-    """Return some logits of a model for a fixed input, or None if one of them is not finite.
+    """Return some logits of the made-up texts, or None if one of them is not finite.
 
     There is one for each position, alternating between the two sentences.
     arrays: weights by name, used in place of the model's own.
     """
     with _replaced_weights(model, arrays) if arrays else contextlib.nullcontext():
         logits = some_logits(model)
-    ids, positions = made_up_texts(model.config)[0], np.arange(logits.shape[1])
+    (ids, _), _ = decode.made_up_texts(model.config)
+    positions = np.arange(len(ids))
     chosen = logits[positions % 2, positions, ids].astype(np.float64)
     return [float(f"{x:.6g}") for x in chosen] if np.isfinite(chosen).all() else None
 
 
-def made_up_texts(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the ids of a fixed input, and from them a source and a target (2, length).
-
-    The second sentence of the source has padding. They must never change, because some of their
-    logits are saved with models.
-    """
-    c = config
-    length = min(_LENGTH, c.max_length)
-    ids = np.linspace(1, c.vocabulary_size - 1, length).astype(np.int64)
-    ids[np.isin(ids, (c.pad_id, *c.suppressed_ids))] = c.eos_id  # no finite logit for the latter
-    source, target = np.stack([ids, ids[::-1]]), np.stack([ids[::-1], ids])  # (2, length)
-    source[1, length // 2 :] = c.pad_id
-    target[:, 0] = c.bos_id
-    return ids, source, target
-
-
 def some_logits(model: Transformer, sentences: slice = slice(None)) -> np.ndarray:
-    """Return a model's logits (2, length, V) of the fixed input, or of some of its sentences."""
-    _, source, target = made_up_texts(model.config)
+    """Return a model's logits (2, length, V) of the made-up texts, or of some of them."""
+    source, target = decode.made_up_texts(model.config)
     # A form in bfloat16 would change the logits of a deep model by 0.02.
     with forms.off(), one_blas_thread(), np.errstate(all="ignore"), model.evaluating(), no_grad():
         return to_numpy(model(source[sentences], target[sentences]).data)
@@ -157,7 +141,7 @@ def verified_decoding(
     Compared are the logits after a few tokens, and what a search makes of them.
     logits: of the equations, as `load_and_probe` has them.
     """
-    _, source, texts = (ids[_SECOND] for ids in made_up_texts(model.config))
+    source, texts = (ids[_SECOND] for ids in decode.made_up_texts(model.config))
     texts = texts[:, :_TOKENS]
     expected = (some_logits(model, _SECOND) if logits is None else logits)[:, texts.size - 1]
     if shortlist:
@@ -166,12 +150,10 @@ def verified_decoding(
     def numbers(logits):
         both = xp.concatenate([to_device(logits)] * 2)  # of two texts
         *_, totals = decode.continuations(both, np.array([[0.0, -1.0]]), 4)
-        return [to_numpy(logits), decode.logsumexp(both), totals]
+        return [logits, decode.logsumexp(both), totals]
 
     def numbers_of(decoding):
-        scorer = decoding.start(source)
-        *_, logits = (scorer(texts[:, :end]) for end in range(1, texts.size + 1))
-        return numbers(logits)
+        return numbers(decode.last_logits(decoding, source, texts))
 
     with one_blas_thread(), np.errstate(all="ignore"), model.evaluating(), no_grad():
         with forms.off():
@@ -196,14 +178,14 @@ def check_probe(model: Transformer, expected: object) -> np.ndarray | None:
     """
     if expected is None:
         return None
-    numbers = isinstance(expected, list) and 0 < len(expected) <= _LENGTH
+    (ids, _), _ = decode.made_up_texts(model.config)
+    numbers = isinstance(expected, list) and len(expected) == len(ids)
     if not numbers or not all(type(x) in (int, float) and abs(x) < 1e30 for x in expected):
         raise UserError(f'damaged (entry "probe": {reprlib.repr(expected)}): copy the model again')
-    logits, ids = some_logits(model, _SECOND), made_up_texts(model.config)[0]
-    positions, wanted = np.arange(1, len(ids), 2), expected[1::2]
+    logits, positions = some_logits(model, _SECOND), np.arange(1, len(ids), 2)
     computed = logits[0, positions, ids[positions]].astype(np.float64)
-    distance = math.dist(computed, wanted) if len(ids) == len(expected) else math.inf
-    if not distance <= _TOLERANCE * math.hypot(*wanted):  # also of NaN
+    wanted = expected[1::2]
+    if not math.dist(computed, wanted) <= _TOLERANCE * math.hypot(*wanted):  # also of NaN
         raise UserError(
             "the model computes other numbers than when it was saved: give its own code to "
             "Translator.load(folder, model=MyTransformer) or train(settings, model=MyTransformer), "
