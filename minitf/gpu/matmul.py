@@ -27,9 +27,8 @@ from minitf.gpu import kernels
 from minitf.gpu.launch import gemm, has_kernels, launch
 from minitf.gpu.warps import THREADS
 
-PRECISIONS = ("float32", "tf32", "bfloat16")
-# How far the numbers of a model may be off with forms: these and equations do not round the
-# operands of products in the same places.
+# How far the numbers of a model may be off with forms, by precision: these and equations do not
+# round the operands of products in the same places.
 _TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2}
 
 _chosen = {"precision": "float32"}
@@ -37,8 +36,8 @@ _chosen = {"precision": "float32"}
 
 def use_precision(precision):
     """Choose the precision of matrix products on a GPU, for the process. Raises UserError."""
-    if precision not in PRECISIONS:
-        raise UserError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
+    if precision not in _TOLERANCE:
+        raise UserError(f"unknown precision {precision!r}: choose {', '.join(_TOLERANCE)}")
     if precision != "float32":
         _refuse_coarse(precision)
     _chosen["precision"], forms.tolerances["gpu"] = precision, _TOLERANCE[precision]

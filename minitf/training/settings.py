@@ -13,7 +13,6 @@ from minitf.cli import OptionParser, whole_number
 from minitf.config import PRESETS, Config
 from minitf.data.corpora import NAMES
 from minitf.errors import UserError
-from minitf.gpu.matmul import PRECISIONS
 from minitf.translation import Search
 
 
@@ -131,8 +130,8 @@ class Settings:
         "(default 0: one for each core)")
     backend: str | None = setting(None,
         help="numpy or cupy (default: the environment variable MINITF_BACKEND, else numpy)")
-    precision: str = setting("float32", choices=tuple(PRECISIONS),
-        help=f"precision of the operands of a GPU's matrix products: {', '.join(PRECISIONS)}")
+    precision: str = setting("float32", choices=("float32", "tf32", "bfloat16"),
+        help="precision of the operands of a GPU's matrix products: float32, tf32, bfloat16")
     # fmt: on
 
     def __post_init__(self):
