@@ -141,12 +141,6 @@ def kept_targets(target, shape, size, smoothing, pad_id, n_tokens):
     ids = target[rows]
     if n_tokens is None:
         n_tokens = max(1, len(rows))
-    _check_numbers(ids, size, smoothing, n_tokens)
-    # A Python float: in NumPy 2 an int64 scalar times a float32 array is a float64 array.
-    return to_device(rows), to_device(ids), float(n_tokens)
-
-
-def _check_numbers(ids, size, smoothing, n_tokens):
     if not n_tokens > 0:
         raise ValueError(
             f"n_tokens is {n_tokens}: the loss is divided by it, so it must be more than 0"
@@ -162,3 +156,5 @@ def _check_numbers(ids, size, smoothing, n_tokens):
         raise IndexError(
             f"targets must be from 0 to {size - 1}, but range from {ids.min()} to {ids.max()}"
         )
+    # A Python float: in NumPy 2 an int64 scalar times a float32 array is a float64 array.
+    return to_device(rows), to_device(ids), float(n_tokens)

@@ -203,46 +203,18 @@ def _fitted(gradient, parent, backward):
 
     Raises ValueError unless it has the input's shape and dtype then.
     """
-    shape = parent.shape
-    if gradient.shape != shape:
-        gradient = _unbroadcast(gradient, shape)
+    shape, extra = parent.shape, gradient.ndim - len(parent.shape)
+    if extra > 0:
+        gradient = gradient.sum(axis=tuple(range(extra)))
+    if extra >= 0 and gradient.shape != shape:
+        axes = tuple(i for i, n in enumerate(shape) if n == 1 and gradient.shape[i] != 1)
+        gradient = gradient.sum(axis=axes, keepdims=True) if axes else gradient
     if gradient.shape != shape or gradient.dtype != parent.dtype:
         raise ValueError(
             f"{_name(backward)} returned a gradient of shape {gradient.shape} and dtype "
             f"{gradient.dtype} for an input of shape {shape} and dtype {parent.dtype}"
         )
     return gradient
-
-
-def _unbroadcast(gradient, shape):
-    """Undo broadcasting: an element that was used many times gets the sum of its gradients."""
-    extra = gradient.ndim - len(shape)
-    if extra < 0:
-        return gradient  # too few axes: an error, which `_fitted` reports
-    if extra:
-        gradient = gradient.sum(axis=tuple(range(extra)))
-    axes = tuple(i for i, n in enumerate(shape) if n == 1 and gradient.shape[i] != 1)
-    return gradient.sum(axis=axes, keepdims=True) if axes else gradient
-
-
-def _first_gradient(tensor, gradient):
-    """Return dL/d(tensor), with which the walk begins: 1 if nothing is given."""
-    if tensor._unrecorded:
-        raise RuntimeError(
-            "cannot call backward(): the tensor was computed inside no_grad() and has no "
-            "graph; compute it outside"
-        )
-    if gradient is None and tensor.size != 1:
-        raise ValueError(
-            f"backward() of a tensor of shape {tensor.shape} needs a gradient of that "
-            "shape: pass one, or call .sum().backward()"
-        )
-    gradient = xp.ones_like(tensor.data) if gradient is None else as_array(gradient, tensor.dtype)
-    if gradient.shape != tensor.shape:
-        raise ValueError(
-            f"the gradient has shape {gradient.shape}, but the tensor has shape {tensor.shape}"
-        )
-    return gradient.astype(tensor.dtype)  # a copy: the gradient of a leaf is known by its array
 
 
 def _freed(gy):
@@ -396,7 +368,22 @@ class Tensor:
         Raises RuntimeError for a graph that is freed already and for a Tensor computed inside
         no_grad, ValueError for a gradient of another shape, or for none where one is needed.
         """
-        gradient = _first_gradient(self, gradient)
+        if self._unrecorded:
+            raise RuntimeError(
+                "cannot call backward(): the tensor was computed inside no_grad() and has no "
+                "graph; compute it outside"
+            )
+        if gradient is None and self.size != 1:
+            raise ValueError(
+                f"backward() of a tensor of shape {self.shape} needs a gradient of that "
+                "shape: pass one, or call .sum().backward()"
+            )
+        gradient = xp.ones_like(self.data) if gradient is None else as_array(gradient, self.dtype)
+        if gradient.shape != self.shape:
+            raise ValueError(
+                f"the gradient has shape {gradient.shape}, but the tensor has shape {self.shape}"
+            )
+        gradient = gradient.astype(self.dtype)  # a copy: that of a leaf is known by its array
         if self._node is None:
             self._receive(gradient)
             return

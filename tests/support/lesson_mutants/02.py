@@ -20,8 +20,8 @@ MUTANTS = {
         "self.grad, self._shares_grad = gradient, False",
     ),
     "the first gradient is not 1": (
-        "xp.ones_like(tensor.data) if gradient is None",
-        "2 * xp.ones_like(tensor.data) if gradient is None",
+        "xp.ones_like(self.data) if gradient is None",
+        "2 * xp.ones_like(self.data) if gradient is None",
     ),
     "a freed graph can be walked again": (
         "self.grad, self.backward, self.parents = None, _freed, ()",
