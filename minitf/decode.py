@@ -19,6 +19,7 @@ from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.forms import accelerated, agree, off, say_once
+from minitf.inputs import batch_of_ids
 from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import MultiHeadAttention, Transformer
 
@@ -69,12 +70,12 @@ def length_penalty(length: float, alpha: float = 0.6) -> float:
 class Allowed(Protocol):
     """Says which tokens may come next, where output must be well-formed: a tree, or text."""
 
-    def __call__(self, texts: np.ndarray, rows: np.ndarray, left: np.ndarray) -> np.ndarray:
+    def __call__(self, texts: np.ndarray, sentences: np.ndarray, left: np.ndarray) -> np.ndarray:
         """Return for each text whether each token of the vocabulary may follow: bool (R, V).
 
         The array is NumPy's, or one of the library in use.
-        texts: ids (R, t), each with the start mark. rows: the sentence of each text, its row in the
-        source. left: how many tokens each text may still get, the end mark included.
+        texts: ids (R, t), each with the start mark. sentences: the number of the sentence of each.
+        left: how many tokens each text may still get, the end mark included.
         Some token must be allowed after each text that can occur. In a beam some texts may be
         impossible: nothing of what may follow them is used.
         """
@@ -98,11 +99,9 @@ def greedy(
     allowed: says which tokens may come next; by default all but padding and the start mark. ln P
     is the model's own: it is not normalised over the allowed tokens.
     """
-    return decode_with(_most_probable, model, source, max_extra, alpha, allowed)
-
-
-def _most_probable(logits, rows):
-    return to_numpy(logits.argmax(axis=-1))
+    return decode_with(
+        lambda logits, _: to_numpy(logits.argmax(axis=-1)), model, source, max_extra, alpha, allowed
+    )
 
 
 def decode_with(
@@ -149,8 +148,8 @@ class Scorer(Protocol):
     def select(self, rows: np.ndarray, width: int = 1) -> None:
         """Continue with these texts only, in this order: `width` of each sentence that is left.
 
-        The sentences may come in another order. A row may occur several times: one text then
-        continues as several.
+        rows: those of the texts. The sentences may come in another order. A row may occur several
+        times: one text then continues as several.
         """
 
 
@@ -166,48 +165,49 @@ def write_texts(
 ) -> list[Hypothesis]:
     """Add tokens to each text (R, t), up to the end mark or its limit: a Hypothesis for each.
 
-    choose: called as choose(logits, rows), it returns the next token of each text that goes on,
-    NumPy integers; rows: the rows of these texts in the original batch.
+    choose: called as choose(logits, sentences), it returns the next token of each text that goes
+    on, NumPy integers; sentences: the number of the sentence of each, its row in the batch.
     limits: how many tokens each text may get, the end mark included, NumPy integers (R,).
     never, allowed: see `rule_out`.
     """
     ids, totals = [[] for _ in limits], np.zeros(len(limits))
     lengths = np.zeros(len(limits), dtype=int)  # with the end mark
-    first, rows = texts.shape[1], np.arange(len(limits))  # rows: of the active texts
-    while len(rows):
+    first, sentences = texts.shape[1], np.arange(len(limits))  # those whose texts go on
+    while len(sentences):
         logits = scorer(texts)
-        left = limits[rows] - lengths[rows]
-        sums = rule_out(logits, *_ruled_out(scorer, never, allowed, texts, rows, left))
-        tokens = choose(logits, rows)
+        left = limits[sentences] - lengths[sentences]
+        sums = rule_out(logits, *_ruled_out(scorer, never, allowed, texts, sentences, left))
+        tokens = choose(logits, sentences)
         chosen = to_numpy(logits[xp.arange(len(tokens)), to_device(tokens)])
         if scorer.ids is not None:
-            tokens = scorer.ids[rows, tokens]
+            tokens = scorer.ids[sentences, tokens]
         if allowed is not None and np.isneginf(chosen).any():
             raise ValueError(_NOTHING_ALLOWED)
-        totals[rows] += chosen - sums
-        lengths[rows] += 1
+        totals[sentences] += chosen - sums
+        lengths[sentences] += 1
         texts = np.concatenate([texts, tokens[:, None]], axis=1)
         done = (tokens == end_id) | (left <= 1)
         if done.any():
             for i in done.nonzero()[0]:
-                ids[rows[i]] = texts[i, first : -1 if tokens[i] == end_id else None].tolist()
-            active = _without(done)
-            rows, texts = rows[active], texts[active]
-            scorer.select(active)
+                end = -1 if tokens[i] == end_id else None
+                ids[sentences[i]] = texts[i, first:end].tolist()
+            rows = _without(done)
+            sentences, texts = sentences[rows], texts[rows]
+            scorer.select(rows)
     scores = totals / length_penalty(lengths, alpha)
     return [Hypothesis(*each) for each in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
 
 
-def _ruled_out(scorer, never, allowed, texts, rows, left):
+def _ruled_out(scorer, never, allowed, texts, sentences, left):
     """Return what `rule_out` rules out of a scorer's logits, as two of its arguments.
 
     With a shortlist the logits of the ids `never` are -infinity, or not there.
     """
-    may_follow = None if allowed is None else allowed(texts, rows, left)
+    may_follow = None if allowed is None else allowed(texts, sentences, left)
     if scorer.ids is None:
         return never, may_follow
     if may_follow is not None:
-        may_follow = of_columns(to_device(may_follow), scorer.ids[rows])
+        may_follow = of_columns(to_device(may_follow), scorer.ids[sentences])
     return (), may_follow
 
 
@@ -296,39 +296,36 @@ def beam_search(
 def _search_together(search, scorer, allowed, pad_id, start_id):
     """Advance the search of all sentences side by side, a token at a time, until each is done.
 
-    Of B = 2 sentences with W = 2 texts each, the texts are rows of one array:
+    The texts are rows of one array. For B = 2 sentences with W = 2 texts each:
 
         row       0  1  2  3
         sentence  0  0  1  1
         text      0  1  0  1
 
-    If the 2*W best continuations of sentence 1 continue its texts [1, 0, 0, 1], then `parents` has
-    the rows [3, 2, 2, 3] for it. If the first of these ends, `kept` has the places [1, 2] of those
-    that go on, and sentence 1 continues twice with row 2.
+    If the 2*W best continuations of sentence 1 have the `parents` [1, 0, 0, 1], they continue the
+    rows [3, 2, 2, 3]. If the first of these ends, `kept` has the places [1, 2] of those that go on,
+    and sentence 1 continues twice with row 2.
     """
-    count, rows = 2 * search.beam, np.arange(len(search.limits))  # the active sentences
-    texts = np.full((len(rows), 1), start_id)
-    totals = np.zeros((len(rows), 1))  # ln P of each text so far: at first there is one
-    while len(rows):
-        width, firsts = totals.shape[1], np.arange(len(rows))[:, None]
-        logits, sentences = scorer(texts), rows.repeat(width)  # each text's row in `source`
-        left = search.limits[sentences] - (texts.shape[1] - 1)
-        ruled_out = _ruled_out(scorer, (pad_id, start_id), allowed, texts, sentences, left)
+    count, sentences = 2 * search.beam, np.arange(len(search.limits))  # those that are not done
+    texts = np.full((len(sentences), 1), start_id)
+    totals = np.zeros((len(sentences), 1))  # ln P of each text so far: at first there is one
+    while len(sentences):
+        width, logits, each = totals.shape[1], scorer(texts), sentences.repeat(totals.shape[1])
+        left = search.limits[each] - (texts.shape[1] - 1)
+        ruled_out = _ruled_out(scorer, (pad_id, start_id), allowed, texts, each, left)
         tokens, parents, totals = continuations(logits, totals, count, *ruled_out)
         if scorer.ids is not None:
-            tokens = scorer.ids[rows[:, None], tokens]
+            tokens = scorer.ids[sentences[:, None], tokens]
         if (missing := count - tokens.shape[1]) > 0:  # fewer tokens than continuations
             pads, fillers = ((0, 0), (0, missing)), (start_id, 0, -np.inf)
             pairs = zip((tokens, parents, totals), fillers, strict=True)
             tokens, parents, totals = (np.pad(x, pads, constant_values=y) for x, y in pairs)
-        parents = firsts * width + parents  # (B, 2*W)
-        kept, done = search.advance(rows, texts, parents, tokens, totals)
-        active = _without(done) if done.any() else slice(None)
-        rows, kept = rows[active], (firsts * count + kept)[active].ravel()  # of all sentences
-        totals = totals.ravel()[kept].reshape(len(rows), search.beam)
-        parents = parents.ravel()[kept]
-        texts = np.concatenate([texts[parents], tokens.ravel()[kept, None]], axis=1)
-        scorer.select(parents, search.beam)
+        kept, done = search.advance(sentences, texts, parents, tokens, totals)
+        active = _without(done)
+        sentences, kept = sentences[active], (active[:, None], kept[active])
+        totals, rows = totals[kept], (active[:, None] * width + parents[kept]).ravel()
+        texts = np.concatenate([texts[rows], tokens[kept].reshape(-1, 1)], axis=1)
+        scorer.select(rows, search.beam)
 
 
 def _without(done):
@@ -356,46 +353,49 @@ class _Search:
         self.hypotheses, self.n_finished = [[] for _ in limits], np.zeros(len(limits), int)
         self.steps = [[] for _ in limits] if traced else None
 
-    def advance(self, rows, texts, parents, tokens, totals):
+    def advance(self, sentences, texts, parents, tokens, totals):
         """Finish the texts that end; return the places of the W that go on, and who is done.
 
-        Of each active sentence, `rows`, there are 2*W continuations, best first, (B, 2*W): the
-        row of `texts` (R, t) that each continues, the token that it adds, and ln P of both, which
-        becomes -inf in the places that a narrower beam has lost.
+        Each of these sentences has texts, rows of (R, t), and 2*W continuations, best first: the
+        text that each continues, 0 to W - 1, the token that it adds, and ln P of both, (B, 2*W).
+        ln P becomes -inf in the places that a narrower beam has lost.
         """
         length = texts.shape[1]  # without the start mark, with the new token
+        texts = texts.reshape(len(sentences), -1, length)  # (B, W, t)
         if self.narrows:  # those that have ended keep their places
-            totals[np.arange(2 * self.beam) >= self.beam - self.n_finished[rows, None]] = -np.inf
+            ended = self.n_finished[sentences, None]
+            totals[np.arange(2 * self.beam) >= self.beam - ended] = -np.inf
         ends = tokens == self.eos_id
         for i, place in zip(*ends[:, : self.beam].nonzero(), strict=True):  # not further down
-            self._add(rows[i], texts[parents[i, place], 1:].tolist(), totals[i, place], length)
-            self.hypotheses[rows[i]].sort(key=lambda hypothesis: -hypothesis.score)
-            self.n_finished[rows[i]] = len(self.hypotheses[rows[i]])
+            own, ids = sentences[i], texts[i, parents[i, place], 1:].tolist()
+            self._add(own, ids, totals[i, place], length)
+            self.hypotheses[own].sort(key=lambda hypothesis: -hypothesis.score)
+            self.n_finished[own] = len(self.hypotheses[own])
         # At least W go on: at most one continuation of each of the W texts ends.
         kept = ends.argsort(axis=1, kind="stable")[:, : self.beam]
-        highest = totals[np.arange(len(rows)), kept[:, 0]]
-        done = (self.limits[rows] <= length) | (highest == -np.inf)  # or nothing is possible
+        highest = totals[np.arange(len(sentences)), kept[:, 0]]
+        done = (self.limits[sentences] <= length) | (highest == -np.inf)  # or nothing is possible
         for i in done.nonzero()[0]:
             for place in kept[i]:
-                ids = [*texts[parents[i, place], 1:].tolist(), int(tokens[i, place])]
-                self._add(rows[i], ids, totals[i, place], length)
-        for i in (~done & (self.n_finished[rows] >= self.beam)).nonzero()[0]:
+                ids = [*texts[i, parents[i, place], 1:].tolist(), int(tokens[i, place])]
+                self._add(sentences[i], ids, totals[i, place], length)
+        for i in (~done & (self.n_finished[sentences] >= self.beam)).nonzero()[0]:
             # ln P is at most 0 and falls with every token. So no text can get a score above the
             # highest current ln P divided by the largest penalty, that of the greatest length.
-            bound = highest[i] / self.penalty(self.limits[rows[i]])
-            done[i] = bound <= self.hypotheses[rows[i]][self.n_best - 1].score
+            bound = highest[i] / self.penalty(self.limits[sentences[i]])
+            done[i] = bound <= self.hypotheses[sentences[i]][self.n_best - 1].score
         if self.steps is not None:
-            finished, width = ends & (totals > -np.inf), len(texts) // len(rows)
-            for i, row in enumerate(rows):
-                lists = (array[i].tolist() for array in (parents % width, tokens, totals))
+            finished = ends & (totals > -np.inf)
+            for i, sentence in enumerate(sentences):
+                lists = (array[i].tolist() for array in (parents, tokens, totals))
                 places = np.flatnonzero(finished[i, : self.beam]).tolist()
-                self.steps[row].append(BeamStep(*lists, places, kept[i].tolist()))
+                self.steps[sentence].append(BeamStep(*lists, places, kept[i].tolist()))
         return kept, done
 
-    def _add(self, row, ids, total, length):
+    def _add(self, sentence, ids, total, length):
         if total > -np.inf:
             score = total / self.penalty(length)
-            self.hypotheses[row].append(Hypothesis(ids, float(total), float(score)))
+            self.hypotheses[sentence].append(Hypothesis(ids, float(total), float(score)))
 
     def best(self):
         """Return the n_best of each; raise ValueError if nothing was allowed in one."""
@@ -431,13 +431,11 @@ def continuations(
 def _decoding_and_source(model, source, alpha):
     """Return the Decoding, of a model the fastest, and source ids as an array (B, S).
 
-    Raises ValueError for ids of other shapes, and for alpha.
+    Raises the errors of `batch_of_ids`, and ValueError for alpha.
     """
     source = np.asarray(source)
-    if source.ndim != 2 and source.shape != (0,):
-        raise ValueError(
-            f"source ids have the shape (B, S), one row for each sentence, not {source.shape}"
-        )
+    if source.shape[:1] != (0,):  # else there is nothing to translate
+        source = batch_of_ids(source, "source", "(B, S)")
     if not 0 <= alpha <= 10:
         raise ValueError(f"alpha must be at least 0 and at most 10, not {alpha}")
     return model if isinstance(model, Decoding) else fastest_decoding(model), source
@@ -597,26 +595,25 @@ class Cache:
     Elsewhere called a KV cache.
     grows: whether each call adds the newest token, as in self-attention; the source is the same in
     all calls.
-    kept: the keys and the values. state: of an SSRU, in their place, (R, D); None at the beginning.
+    arrays: the keys and the values. state: in their place, that of an SSRU, (R, D), first None.
     positions: of the queries (1, 1) and of the keys (1, n) in their texts, in the latest call.
     """
 
     def __init__(self, grows: bool):
-        self.grows, self.kept, self.n_calls = grows, [], 0
+        self.grows, self.arrays, self.n_calls = grows, [], 0
         self.positions = self.state = None
 
     def __call__(self, attention: MultiHeadAttention, x: Tensor) -> Sequence[Tensor]:
         """Return all keys and values, those of x included: a new token, or the source."""
-        if not self.kept:
-            self.kept = attention.keys_and_values(x)
-        elif self.grows:
+        if self.grows or not self.arrays:
             new = attention.keys_and_values(x)
-            self.kept = [F.concatenate(pair, axis=2) for pair in zip(self.kept, new, strict=True)]
-        self.positions = np.array([[self.n_calls]]), np.arange(self.kept[0].shape[2])[None]
+            pairs = zip(self.arrays, new, strict=True)
+            self.arrays = [F.concatenate(pair, axis=2) for pair in pairs] if self.arrays else new
+        self.positions = np.array([[self.n_calls]]), np.arange(self.arrays[0].shape[2])[None]
         self.n_calls += 1
-        return self.kept
+        return self.arrays
 
     def select(self, rows: np.ndarray) -> None:
         """Keep these of the texts, in this order."""
-        self.kept = [array[to_device(rows)] for array in self.kept]
+        self.arrays = [array[to_device(rows)] for array in self.arrays]
         self.state = None if self.state is None else self.state[to_device(rows)]

@@ -113,3 +113,19 @@ def integers(ids, name):
     if ids.size:
         raise TypeError(f"{name} must be integers, not {ids.dtype}")
     return ids.astype(np.int64)  # an empty list, to which NumPy gives the type float64
+
+
+def batch_of_ids(ids, name, axes):
+    """Return ids as a NumPy array with one row for each sentence.
+
+    Raises TypeError unless they are integers, ValueError unless they have one row per sentence.
+    """
+    ids = integers(ids, name)
+    if ids.ndim == 2 and not ids.shape[1]:
+        raise ValueError(f"{name} has no tokens: its shape is {ids.shape}")
+    if ids.ndim != 2:
+        raise ValueError(
+            f"{name} must be ids {axes}, got shape {ids.shape}: one sentence is a batch of "
+            "one, ids[None]"
+        )
+    return ids

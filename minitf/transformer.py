@@ -1,7 +1,7 @@
 """The Transformer of figure 1 of the paper, from the attention of one layer to the whole model.
 
 Letters: B batch, T target length, S source length, D d_model, H heads, K d_k, U d_v (by default
-d_model / H, as d_k), V vocabulary, W beams, n tokens in a cache. Ids are NumPy integers (B, T);
+d_model / H, as d_k), V vocabulary, n tokens in a cache. Ids are NumPy integers (B, T);
 masks are boolean, True = may attend.
 """
 
@@ -18,7 +18,7 @@ from minitf.beyond.ssru import SSRU
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.forms import accelerated
-from minitf.inputs import integers
+from minitf.inputs import batch_of_ids
 from minitf.loss import projected_cross_entropy
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from minitf.tensor import ArrayLike, Ids, Tensor
@@ -77,7 +77,7 @@ def padding_mask(ids: Ids, pad_id: int = 0) -> np.ndarray:
 
     Raises TypeError or ValueError for anything else than ids (B, S).
     """
-    return (_ids(ids, "ids", "(B, S)") != pad_id)[:, None, None, :]
+    return (batch_of_ids(ids, "ids", "(B, S)") != pad_id)[:, None, None, :]
 
 
 def causal_mask(length: int) -> np.ndarray:
@@ -322,21 +322,13 @@ class Positions(Module):
             # tokens' embeddings.
             vectors = self.learned(np.arange(start, end)) * c.d_model**0.5  # (T, D)
         else:
-            vectors = to_device(_sinusoids_up_to(end, c, x.dtype)[start:])  # (T, D)
+            # Decoding asks for one more with each token, so tables are kept; of lengths that are
+            # powers of two, few are computed.
+            length = max(64, 1 << (end - 1).bit_length())
+            layout, base = c.sinusoid_layout, c.sinusoid_base
+            table = _kept_sinusoids(length, c.d_model, layout, base, x.dtype)
+            vectors = to_device(table[start:end])  # (T, D)
         return self.dropout(x + vectors)
-
-
-def _sinusoids_up_to(end, config, dtype):
-    """Return the sinusoids of all positions before `end`: (end, D).
-
-    Decoding asks for one more for each token, so tables are kept. Their lengths are powers of two:
-    then few are computed.
-    """
-    length = 64
-    while length < end:
-        length *= 2
-    layout, base = config.sinusoid_layout, config.sinusoid_base
-    return _kept_sinusoids(length, config.d_model, layout, base, dtype)[:end]
 
 
 _kept_sinusoids = functools.lru_cache(maxsize=8)(sinusoid)
@@ -405,7 +397,7 @@ class Transformer(Module):
 
     def encode(self, source: Ids) -> tuple[Tensor, np.ndarray]:
         """Return the memory (B, S, D) of the source (B, S), and the mask that hides its padding."""
-        source = _ids(source, "source", "(B, S)")
+        source = batch_of_ids(source, "source", "(B, S)")
         mask = padding_mask(source, self.config.pad_id)
         # Times sqrt(d_model), as section 3.4 says: then an element has variance 1, not 1/D.
         x = self.embedding(source) * self.config.d_model**0.5
@@ -427,7 +419,7 @@ class Transformer(Module):
         source (see minitf.decode). Then the target is the newest token of each text alone, (B, 1),
         which may attend to all tokens in its cache. position: of the first token, from 0.
         """
-        target = _ids(target, "target", "(B, T)")
+        target = batch_of_ids(target, "target", "(B, T)")
         if len(memory) != len(target):  # attention would broadcast a single row
             raise ValueError(
                 f"{len(memory)} rows of source, but {len(target)} of target: give one target for "
@@ -490,8 +482,8 @@ class Transformer(Module):
         default it is the number in this batch: see `count_targets`.
         """
         c = self.config
-        target_in = _ids(target_in, "target", "(B, T)")
-        target_out = _ids(target_out, "target_out", "(B, T)")
+        target_in = batch_of_ids(target_in, "target", "(B, T)")
+        target_out = batch_of_ids(target_out, "target_out", "(B, T)")
         memory, mask = self.encode(source)
         hidden = self.decode(target_in, memory, mask)
         target_out = np.where(np.isin(target_out, c.suppressed_ids), c.pad_id, target_out)
@@ -500,19 +492,3 @@ class Transformer(Module):
         return projected_cross_entropy(
             hidden, weight, target_out, smoothing, c.pad_id, n_tokens, bias
         )
-
-
-def _ids(ids, name, axes):
-    """Return ids as an array.
-
-    Raises TypeError unless they are integers, ValueError unless they have one row per sentence.
-    """
-    ids = integers(ids, name)
-    if ids.ndim == 2 and not ids.shape[1]:
-        raise ValueError(f"{name} has no tokens: its shape is {ids.shape}")
-    if ids.ndim != 2:
-        raise ValueError(
-            f"{name} must be ids {axes}, got shape {ids.shape}: one sentence is a batch of "
-            "one, ids[None]"
-        )
-    return ids

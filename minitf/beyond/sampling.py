@@ -98,7 +98,7 @@ class _Rereading(Scorer):
 
 
 def _chooser(temperature, top_k, top_p, seed, rows=None):
-    """Return the function choose(logits, rows) that draws a token for each row."""
+    """Return the function choose(logits, sentences) that draws a token for each text."""
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature must be a number of at least 0, not {temperature}")
     if operator.index(top_k) < 0:
@@ -113,10 +113,10 @@ def _chooser(temperature, top_k, top_p, seed, rows=None):
             generators[row] = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
         return generators[row].random()
 
-    def choose(logits, alive):
+    def choose(logits, sentences):
         weights = _token_weights(to_numpy(logits).astype(np.float64), temperature, top_k, top_p)
         sums = weights.cumsum(axis=-1)
-        drawn = np.array([number(row) for row in alive])[:, None]
+        drawn = np.array([number(row) for row in sentences])[:, None]
         return (sums > drawn * sums[:, -1:]).argmax(axis=-1)
 
     return choose

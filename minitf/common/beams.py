@@ -8,7 +8,7 @@ import numpy as np
 from minitf import decode
 from minitf.backend import to_device, to_numpy, xp
 
-_BLOCKS = 8  # of the scores of a text, at least
+_BLOCKS = 8  # blocks of a text's scores, at least
 
 
 def continuations(logits, totals, count, never=(), allowed=None):
@@ -22,33 +22,32 @@ def ranked(scores, totals, count, allowed=None):
 
     The scores are cut into blocks, and the greatest of each block is found. At least `count`
     continuations are as good as the block that comes in the place `count`, so no worse one is
-    needed; what is left is sorted. The last tokens may be in no block.
-    allowed: as for `rule_out`. Of the few that are left, hardly one is not allowed: so the scores,
+    needed; the others are sorted. The last tokens may be in no block.
+    allowed: as for `rule_out`. Hardly one of the few that are sorted is not allowed: so the scores,
     which may be changed, are masked only where too few remain.
     """
-    (n, beams), size = totals.shape, scores.shape[-1]
-    count = min(count, beams * size)
-    blocks = min(size, max(_BLOCKS, -(-count // beams)))
-    width = size // blocks
-    in_blocks = scores[:, : blocks * width].reshape(n, beams, blocks, width)
+    (n, width), size = totals.shape, scores.shape[-1]
+    count = min(count, width * size)
+    blocks = min(size, max(_BLOCKS, -(-count // width)))
+    in_blocks = scores[:, : size // blocks * blocks].reshape(n, width, blocks, -1)
     on_device = to_device(totals)[:, :, None]
     sums = (in_blocks.max(axis=3) + on_device).reshape(n, -1)
     least = xp.partition(sums, sums.shape[1] - count, axis=-1)[:, -count, None, None]
-    with np.errstate(invalid="ignore"):  # of inf - inf
+    with np.errstate(invalid="ignore"):  # inf - inf
         limits = xp.where(least == -xp.inf, least, least - on_device)
         limits -= 1e-6 * (1 + abs(limits))  # as sums, differences and scores were rounded
     found = xp.flatnonzero(scores >= limits.astype(scores.dtype).reshape(-1, 1))
     rows, tokens = found // size, found % size
     if allowed is not None:
-        kept = to_device(allowed)[rows, tokens].nonzero()
-        rows, tokens = rows[kept], tokens[kept]
+        may_follow = to_device(allowed)[rows, tokens]
+        rows, tokens = rows[may_follow], tokens[may_follow]
     values = to_numpy(scores[rows, tokens]).astype(np.float64)
     rows, tokens = to_numpy(rows), to_numpy(tokens)
-    bounds = np.searchsorted(rows, np.arange(n + 1) * beams)  # of each sentence
+    bounds = np.searchsorted(rows, np.arange(n + 1) * width)  # of each sentence
     if (np.diff(bounds) < count).any():
         xp.copyto(scores, -np.inf, where=~to_device(allowed))
         return ranked(scores, totals, count)
     values += totals.ravel()[rows]
-    best_first = np.lexsort((-values, rows // beams))  # of equals, the first stays the first
+    best_first = np.lexsort((-values, rows // width))  # of equals, the first stays the first
     best = best_first[bounds[:-1, None] + np.arange(count)]
-    return tokens[best], rows[best] % beams, values[best]
+    return tokens[best], rows[best] % width, values[best]

@@ -30,7 +30,7 @@ from minitf.transformer import padding_mask
 
 __all__ = ["Affine", "FusedDecoder", "FusedDecoding", "Layout", "Routines", "fused_decoding"]
 
-_GROW_BY = 8  # tokens of each beam by which the caches grow
+_GROW_BY = 8  # tokens of each text by which the caches grow
 
 
 class Routines(NamedTuple):
@@ -204,11 +204,11 @@ class FusedDecoding(decode.Decoding):
 
 
 class Layout:
-    """The map from the tokens of the beams to the indices of the shared caches.
+    """The map from the tokens of the texts to the indices of the shared caches.
 
-    A token stays at its cache index when its beam ends or continues as two, so nothing is copied
+    A token stays at its cache index when its text ends or continues as two, so nothing is copied
     from token to token, except when the caches grow.
-    own: whether the token at a cache index belongs to a beam, bool (B, W, capacity).
+    own: whether the token at a cache index belongs to a text, bool (B, W, capacity).
     length, capacity: the number of cache indices in use, and of all cache indices.
     """
 
@@ -217,28 +217,29 @@ class Layout:
         self.own = np.zeros((sentences, 1, 0), dtype=bool)
 
     def add_newest(self):
-        """Give the newest token of each beam the next cache index."""
+        """Give the newest token of each text the next cache index."""
         start, self.length = self.length, self.length + self.width
         self.own[:, :, start : self.length] = np.eye(self.width, dtype=bool)
 
     def grow(self):
-        """Drop the tokens that no beam contains any more, and make space for new ones.
+        """Drop the tokens that no text contains any more, and make space for new ones.
 
-        Return the sentence (B, 1) and cache index (B, n) of each token kept: it moves to the front.
+        Return the places of the others, which move to the front: sentences (B, 1) and their cache
+        indices (B, n).
         """
         needed = self.own.any(axis=1)  # (B, capacity)
         self.length = int(needed.sum(axis=1).max(initial=0))
         needed_first = np.argsort(~needed, axis=1, kind="stable")  # in their order
-        kept = np.arange(len(needed))[:, None], needed_first[:, : self.length]
+        places = np.arange(len(needed))[:, None], needed_first[:, : self.length]
         self.capacity = self.length + _GROW_BY * self.width
         before, self.own = self.own, np.zeros((len(needed), self.width, self.capacity), bool)
-        self.own[:, :, : self.length] = before.swapaxes(1, 2)[kept].swapaxes(1, 2)
-        return kept
+        self.own[:, :, : self.length] = before.swapaxes(1, 2)[places].swapaxes(1, 2)
+        return places
 
-    def moved(self, array, kept):
-        """Return the tokens of a cache (B, H, n, K) at the indices `kept`, in a larger array."""
+    def moved(self, array, places):
+        """Return the tokens at these places of a cache (B, H, n, K), in a larger array."""
         larger = xp.empty((*array.shape[:2], self.capacity, array.shape[3]), dtype=array.dtype)
-        larger[:, :, : self.length] = array.swapaxes(1, 2)[kept].swapaxes(1, 2)
+        larger[:, :, : self.length] = array.swapaxes(1, 2)[places].swapaxes(1, 2)
         return larger
 
     def select(self, rows, width):
@@ -251,7 +252,7 @@ class Layout:
 class FusedDecoder(decode.Scorer):
     """The Scorer (see minitf/decode.py) that computes all layers of a decoding step itself.
 
-    caches: of each layer, the keys and values of the tokens of all beams, arrays with space for
+    caches: of each layer, the keys and values of the tokens of all texts, arrays with space for
     `layout.capacity` tokens; none of an SSRU. source_caches: those of the source.
     states: of each layer that is an SSRU, {number of the layer: its state (R, D)}.
     """
@@ -260,11 +261,11 @@ class FusedDecoder(decode.Scorer):
         self.decoding, self.routines = decoding, decoding.routines
         memory, mask = decoding.encode(source)
         batch, length, d = memory.shape
-        rows, config = memory.reshape(batch * length, d), decoding.model.config
+        x, config = memory.reshape(batch * length, d), decoding.model.config
         self.layout, self.caches, self.source_caches = Layout(batch), [], []
         self.states = {}
         for layer in decoding.layers:
-            keys_and_values = layer.source_key_value(rows).reshape(batch, length, -1)
+            keys_and_values = layer.source_key_value(x).reshape(batch, length, -1)
             self.source_caches.append(self.routines.in_heads(keys_and_values, config))
             nothing = self.routines.in_heads(keys_and_values[:, :0], config)
             self.caches.append([] if layer.own_output is None else nothing)
@@ -295,9 +296,9 @@ class FusedDecoder(decode.Scorer):
     def _with_newest(self):
         """Make space for the newest tokens, and return whose each token of the caches is."""
         if self.layout.length + self.layout.width > self.layout.capacity:
-            kept = tuple(map(to_device, self.layout.grow()))
+            places = tuple(map(to_device, self.layout.grow()))
             for cache in self.caches:  # one at a time, so that few are there twice
-                cache[:] = [self.layout.moved(array, kept) for array in cache]
+                cache[:] = [self.layout.moved(array, places) for array in cache]
         self.layout.add_newest()
         return self.layout.own[:, :, : self.layout.length]
 

@@ -68,27 +68,27 @@ class Brackets:
         ]
         self._end, self._states = end_id, {}
 
-    def __call__(self, texts: np.ndarray, rows: np.ndarray, left: np.ndarray) -> np.ndarray:
+    def __call__(self, texts: np.ndarray, sentences: np.ndarray, left: np.ndarray) -> np.ndarray:
         """Return whether each token may follow each text, as Allowed says."""
         before, self._states = self._states, {}
         allowed = np.zeros((len(texts), len(self._opening)), bool)
-        for i, (text, row) in enumerate(zip(texts, rows.tolist(), strict=True)):
-            state = self._after(before, text, row)
-            self._states[row, text.tobytes()] = state
+        for i, (text, sentence) in enumerate(zip(texts, sentences.tolist(), strict=True)):
+            state = self._after(before, text, sentence)
+            self._states[sentence, text.tobytes()] = state
             if state is not None:
-                self._allow(allowed[i], state, row, left[i])
+                self._allow(allowed[i], state, sentence, left[i])
         return allowed
 
-    def _after(self, before, text, row):
+    def _after(self, before, text, sentence):
         """Return the state after a text, or None if it is not the beginning of a tree."""
         if len(text) == 1:
             return _State()
-        state, token = before.get((row, text[:-1].tobytes())), int(text[-1])
+        state, token = before.get((sentence, text[:-1].tobytes())), int(text[-1])
         if state is None:
             return None
-        if state.open and self._next(state, row) == [token]:
+        if state.open and self._next(state, sentence) == [token]:
             return _State(state.written + 1, state.open, begun=True)
-        if state.written not in self._words_left[row]:
+        if state.written not in self._words_left[sentence]:
             return None
         if token in self._closing and (state.open or not state.begun):
             return _State(state.written, (*state.open, token), True, state.opened + 1)
@@ -96,19 +96,19 @@ class Brackets:
             return _State(state.written, state.open[:-1], begun=True)
         return None
 
-    def _next(self, state, row):
+    def _next(self, state, sentence):
         """Return the next piece of the words, as a list; the empty list after the last."""
-        return self._pieces[row][state.written : state.written + 1]
+        return self._pieces[sentence][state.written : state.written + 1]
 
-    def _allow(self, allowed, state, row, left):
+    def _allow(self, allowed, state, sentence, left):
         """Mark what may follow a text in allowed (V,)."""
-        inside, waiting = bool(state.open), len(self._pieces[row]) - state.written
+        inside, waiting = bool(state.open), len(self._pieces[sentence]) - state.written
         if inside:
-            allowed[self._next(state, row)] = True
-        if state.written not in self._words_left[row]:  # in a word
+            allowed[self._next(state, sentence)] = True
+        if state.written not in self._words_left[sentence]:  # in a word
             return
         needed = waiting + len(state.open) + 1  # tokens that must follow in any case
-        most = min(_MOST_OPENINGS, self._words_left[row][state.written] + _MORE_THAN_WORDS)
+        most = min(_MOST_OPENINGS, self._words_left[sentence][state.written] + _MORE_THAN_WORDS)
         if waiting and state.opened < most and (needed + 2 <= left or not state.begun):
             allowed |= self._opening
         if inside and not state.opened and not (waiting and len(state.open) == 1):

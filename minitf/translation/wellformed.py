@@ -52,8 +52,8 @@ class Wellformed:
         pairs = self._ends_small[source[:, :-1]] & self._begins_capital[source[:, 1:]]
         return functools.partial(self._allowed, source, ~pairs.any(axis=1))
 
-    def _allowed(self, source, no_capitals, texts, rows, left):
-        in_word = (self._ends_small[texts[:, -1]] & no_capitals[rows]).astype(int)
+    def _allowed(self, source, no_capitals, texts, sentences, left):
+        in_word = (self._ends_small[texts[:, -1]] & no_capitals[sentences]).astype(int)
         allowed = to_device(self._may_usually_follow)[to_device(in_word)]
         others = {}  # masks for the few texts after which something else may follow
         for i in np.flatnonzero((self._byte[texts[:, -1]] >= 0x80) | (left < _LONGEST_CHARACTER)):
@@ -64,7 +64,7 @@ class Wellformed:
         for i, size in _repeats(texts):
             first = texts[i, -size]  # of the n-gram; a byte inside a character may follow
             if not 0x80 <= self._byte[first] < 0xC0 and self._too_often(
-                texts[i], size, source[rows[i]]
+                texts[i], size, source[sentences[i]]
             ):
                 others.setdefault(i, self._may_usually_follow[in_word[i]].copy())
                 others[i][first] = False

@@ -179,7 +179,7 @@ def test_no_sentences(empty):
 @pytest.mark.parametrize("decode", [greedy, beam_search])
 def test_wrong_arguments_are_named(decode):
     for source in ([5, 6, 3], np.array(5), np.ones((1, 2, 3), int)):
-        with pytest.raises(ValueError, match=r"source ids have the shape \(B, S\)"):
+        with pytest.raises(ValueError, match=r"source must be ids \(B, S\)"):
             decode(small_model(), source)
     for alpha in (-0.1, math.nan, math.inf, 500):  # 500: the penalty would overflow
         with pytest.raises(ValueError, match="alpha must be at least 0 and at most 10"):

@@ -200,7 +200,7 @@ def test_wrong_settings_are_named(settings, message):
 def test_no_sentences_and_wrong_shapes():
     assert sample(small_model(), np.zeros((0, 4), int)) == []
     assert generate(lambda ids: pytest.fail("nothing to score"), np.zeros((0, 4), int), 3) == []
-    with pytest.raises(ValueError, match=r"source ids have the shape \(B, S\)"):
+    with pytest.raises(ValueError, match=r"source must be ids \(B, S\)"):
         sample(small_model(), [5, 6, 3])
     with pytest.raises(ValueError, match=r"prompts are ids of the shape \(R, t\)"):
         generate(lambda ids: SCORES, [5, 6, 3], 3)

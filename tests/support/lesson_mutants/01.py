@@ -22,8 +22,8 @@ MUTANTS = {
         "dtype=bool)",
     ),
     "a padding mask that shows padding only": (
-        '(_ids(ids, "ids", "(B, S)") != pad_id)',
-        '(_ids(ids, "ids", "(B, S)") == pad_id)',
+        '(batch_of_ids(ids, "ids", "(B, S)") != pad_id)',
+        '(batch_of_ids(ids, "ids", "(B, S)") == pad_id)',
     ),
     "padding with another id": ("ids: Ids, pad_id: int = 0)", "ids: Ids, pad_id: int = 1)"),
     "attention without the division by sqrt(d_k)": (

@@ -20,8 +20,8 @@ MUTANTS = {
         "done = left <= 1",
     ),
     "greedy adds up logits, not ln P": (
-        "totals[rows] += chosen - sums",
-        "totals[rows] += chosen",
+        "totals[sentences] += chosen - sums",
+        "totals[sentences] += chosen",
     ),
     "the limit counts the source's end mark": (
         "special = (model.config.pad_id, model.config.eos_id)",
@@ -50,17 +50,17 @@ MUTANTS = {
         "in zip(*ends.nonzero(), strict=True):",
     ),
     "a search that stops as soon as k texts are finished": (
-        "done[i] = bound <= self.hypotheses[rows[i]][self.n_best - 1].score",
+        "done[i] = bound <= self.hypotheses[sentences[i]][self.n_best - 1].score",
         "done[i] = True",
     ),
     "a bound with the penalty of the present length": (
-        "bound = highest[i] / self.penalty(self.limits[rows[i]])",
+        "bound = highest[i] / self.penalty(self.limits[sentences[i]])",
         "bound = highest[i] / self.penalty(length)",
     ),
     "texts that were cut off come first": (
-        "                self._add(rows[i], ids, totals[i, place], length)\n",
+        "                self._add(sentences[i], ids, totals[i, place], length)\n",
         "                cut = Hypothesis(ids, float(totals[i, place]), 0.0)\n"
-        "                self.hypotheses[rows[i]].insert(0, cut)\n",
+        "                self.hypotheses[sentences[i]].insert(0, cut)\n",
     ),
     "n best texts in the order of ln P": (
         "key=lambda hypothesis: -hypothesis.score)",
@@ -77,12 +77,12 @@ MUTANTS = {
     ),
     # The cache
     "a cache that keeps the wrong beams": (
-        "self.kept = [array[to_device(rows)] for",
-        "self.kept = [array[: len(rows)] for",
+        "self.arrays = [array[to_device(rows)] for",
+        "self.arrays = [array[: len(rows)] for",
     ),
     "a cache that forgets the text": (
-        "self.kept = [F.concatenate(pair, axis=2) for pair in zip(self.kept, new, strict=True)]",
-        "self.kept = list(new)",
+        "self.arrays = [F.concatenate(pair, axis=2) for pair in pairs] if self.arrays else new",
+        "self.arrays = new",
     ),
     "positions that stay 0 with the cache": (
         "x = self.target_positions(x, position)",
