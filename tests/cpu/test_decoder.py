@@ -37,14 +37,12 @@ def is_fused(model):
 
 
 def with_two_heads(model, _):
-    rng = np.random.default_rng(5)
-    attention = MultiHeadAttention(small_config(n_heads=2), rng)
+    attention = MultiHeadAttention(small_config(n_heads=2), np.random.default_rng(5))
     model.decoder.layers[1].self_attention = attention.astype("float64")
 
 
 def with_wider_values(model, _):
-    rng = np.random.default_rng(5)
-    attention = MultiHeadAttention(small_config(d_v=10), rng)
+    attention = MultiHeadAttention(small_config(d_v=10), np.random.default_rng(5))
     model.decoder.layers[0].source_attention = attention.astype("float64")
 
 
@@ -88,9 +86,7 @@ def with_functions_for_layers(model, _):
 
 
 def with_a_layer_of_another_kind(model, _):
-    d_model = model.config.d_model
-    layer = Linear(d_model, d_model, np.random.default_rng(3)).astype(model.embedding.weight.dtype)
-    model.decoder.layers[0].feed_forward = layer
+    model.decoder.layers[0].feed_forward = model.decoder.layers[0].self_residual.norm
 
 
 def with_positions_that_no_cache_knows(model, _):
