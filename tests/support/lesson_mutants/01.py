@@ -21,9 +21,10 @@ MUTANTS = {
         "dtype=bool)[None, None]",
         "dtype=bool)",
     ),
-    "a padding mask that shows padding only": (
+    # One that shows padding only leaves the translator nothing: it refuses before any claim.
+    "a padding mask that shows padding, too": (
         '(batch_of_ids(ids, "ids", "(B, S)") != pad_id)',
-        '(batch_of_ids(ids, "ids", "(B, S)") == pad_id)',
+        '(batch_of_ids(ids, "ids", "(B, S)") >= pad_id)',
     ),
     "padding with another id": ("ids: Ids, pad_id: int = 0)", "ids: Ids, pad_id: int = 1)"),
     "attention without the division by sqrt(d_k)": (
