@@ -188,10 +188,18 @@ kinds = [type(parameter) for name, parameter in one_head.named_parameters()]
 claim("a Module finds the Parameters inside it", kinds == 4 * [Parameter], len(kinds))
 
 # %% [markdown]
-# They begin as random numbers. If all four maps of two heads began alike, the heads
-# would compute the same, get the same gradients, and stay alike for ever.
+# A map that is used at two places has two names, and is found once. So will be the
+# table that a model uses three times (lesson 05).
+
+# %%
+one_head.query_again = one_head.query
+n_found = len(one_head.parameters())
+claim("a map under two names is found once", n_found == 4, n_found)
 
 # %% [markdown]
+# The maps begin as random numbers. If all four maps of two heads began alike, the heads
+# would compute the same, get the same gradients, and stay alike for ever.
+#
 # ## What is multi-head attention, exactly?
 # **State.** Let $h$ heads look at the same time, each through linear maps of its own,
 # and let one more linear map put together what they found. Its matrix is called $W^O$,
@@ -697,9 +705,8 @@ grad_check(joined, asking, memory[:, :5], name="F.concatenate")
 show(MultiHeadAttention)
 
 # %% [markdown]
-# A map under two names is found once, and so a table that a model uses three times
-# (lesson 05). A `Config` refuses sizes that do not fit, before any array is made, and
-# it cannot be changed behind the back of a model that was built by it.
+# A `Config` refuses sizes that do not fit, before any array is made, and it cannot be
+# changed behind the back of a model that was built by it.
 
 
 # %%
@@ -711,11 +718,6 @@ def refusal(attempt):
     return ""
 
 
-one_head.query_again = one_head.query
-n_found = len(list(one_head.parameters()))
-claim("a Module finds each Parameter once", n_found == 4, n_found)
-
-# %%
 claim("Config: d_k = d_v = d_model / h", config.d_k == config.d_v == 3, config.d_k)
 misfit = refusal(lambda: config.replace(n_heads=7))
 claim("7 heads of 24 numbers are refused:", "multiple" in misfit, misfit)
