@@ -56,18 +56,18 @@ class Document:
         the number of lines before them. If a translation has the spans of a text in a wrong order,
         as a closing tag before its opening one, the texts between them are translated one by one.
         """
-        pieces, between, texts = [], [], [segment.text for segment in self.segments]
+        translated, between, texts = [], [], [segment.text for segment in self.segments]
         for segment, best in zip(self.segments, translate(texts), strict=True):
             if best[0].problems:
                 note([best], self.text.count("\n", 0, segment.start))
-            pieces.append(segment.split_translation(best[0].text))
-            if pieces[-1] is None:
-                pieces[-1] = turns = segment.split(segment.text)
+            translated.append(segment.split_translation(best[0].text))
+            if translated[-1] is None:
+                translated[-1] = turns = segment.split(segment.text)
                 between += [(turns, i) for i in range(0, len(turns), 2) if has_letters(turns[i])]
         translations = translate([turns[i].strip() for turns, i in between])
         for (turns, i), (best, *_) in zip(between, translations, strict=True):
             turns[i] = turns[i].replace(turns[i].strip(), best.text)
-        return self.with_translations(pieces)
+        return self.with_translations(translated)
 
     def with_translations(self, translations: Sequence[list[str | Span]]) -> bytes:
         """Return the document with translations, as of `Segment.split`, in place of its segments.

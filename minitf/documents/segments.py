@@ -67,9 +67,9 @@ class Segment:
 
     def split(self, text: str) -> list[str | Span]:
         """Return the texts and spans of a text alternately: a text, a span, a text, ..."""
-        pieces = re.split(f"([{''.join(self.spans)}])", text) if self.spans else [text]
-        pieces[1::2] = map(self.spans.get, pieces[1::2])
-        return pieces
+        turns = re.split(f"([{''.join(self.spans)}])", text) if self.spans else [text]
+        turns[1::2] = map(self.spans.get, turns[1::2])
+        return turns
 
     def split_translation(self, translation: str) -> list[str | Span] | None:
         """Return a translation, split; None if a span is missing, doubled, or out of order.
@@ -77,17 +77,17 @@ class Segment:
         In another order a closing tag could come before its opening one, or a link inside another.
         None also if a word has crossed a tag, or if a text between two tags has become empty.
         """
-        pieces, source = self.split(translation), self.split(self.text)
-        ordered = [span for span in pieces[1::2] if span.kind != Kind.WORD]
-        is_whole = ordered == sorted(ordered) and sorted(pieces[1::2]) == sorted(source[1::2])
-        (words, filled), (were_words, were_filled) = map(_between_markup, (pieces, source))
-        return pieces if is_whole and words == were_words and filled >= were_filled else None
+        turns, source = self.split(translation), self.split(self.text)
+        ordered = [span for span in turns[1::2] if span.kind != Kind.WORD]
+        is_whole = ordered == sorted(ordered) and sorted(turns[1::2]) == sorted(source[1::2])
+        (words, filled), (were_words, were_filled) = map(_between_markup, (turns, source))
+        return turns if is_whole and words == were_words and filled >= were_filled else None
 
 
-def _between_markup(pieces):
+def _between_markup(turns):
     """Return after which markup each word stands, and after which markup a text stands."""
     place, words, filled = None, set(), set()
-    for span, text in zip([None, *pieces[1::2]], pieces[::2], strict=True):
+    for span, text in zip([None, *turns[1::2]], turns[::2], strict=True):
         if span and span.kind == Kind.MARKUP:
             place = span
         if span and span.kind == Kind.WORD:
@@ -152,12 +152,12 @@ def splice(document: str, translations: Sequence[tuple[Segment, list[str | Span]
     def written(start, stop):
         parts = []
         while todo and todo[-1][0].stop <= stop:
-            segment, pieces = todo.pop()
-            spans = sorted(piece for piece in pieces if isinstance(piece, Span))
+            segment, turns = todo.pop()
+            spans = sorted(turn for turn in turns if isinstance(turn, Span))
             inside = {span: span.text or written(span.start, span.stop) for span in spans}
             text = "".join(
-                inside[piece] if isinstance(piece, Span) else segment.escaping.escape(piece)
-                for piece in pieces
+                inside[turn] if isinstance(turn, Span) else segment.escaping.escape(turn)
+                for turn in turns
             )
             replaced = document[segment.start : segment.stop]
             parts += [document[start : segment.start], segment.escaping.finish(text, replaced)]

@@ -44,11 +44,11 @@ def read(path, data=None):
 
 def translated(document):
     """Return a document as the translator of these tests writes it."""
-    pieces = []
+    split = []
     for segment in document.segments:
-        pieces.append(segment.split_translation(swapped(segment.text)))
-        assert pieces[-1] == segment.split(swapped(segment.text))
-    return document.with_translations(pieces)
+        split.append(segment.split_translation(swapped(segment.text)))
+        assert split[-1] == segment.split(swapped(segment.text))
+    return document.with_translations(split)
 
 
 def one(text, ending):
