@@ -146,25 +146,18 @@ def _deflate_weights(explained):
     """
     n_shown = MAX_TOKENS
     while True:
-        weights = {}
-        for kind, array in explained.weights.items():
-            shown = array[:, :, :n_shown, :n_shown]
-            rounded = np.rint(shown * 255).astype(np.uint8)
-            weights[kind] = {"shape": shown.shape, "packed": _deflate(rounded)}
+        weights = {
+            kind: _packed(np.rint(array[:, :, :n_shown, :n_shown] * 255).astype(np.uint8))
+            for kind, array in explained.weights.items()
+        }
         heavy = sum(len(each["packed"]) for each in weights.values()) > MAX_WEIGHTS
         if not heavy or n_shown <= MIN_TOKENS:
             return n_shown, weights
         n_shown -= 2
 
 
-def _vectors(explained, n_shown):
-    """Return some numbers of each vector, in 1/32 and from -4 to 4, deflated, in base64."""
-    vectors = {}
-    for name, array in explained.vectors.items():
-        shown = array[..., :n_shown, :]
-        rounded = np.rint(shown.clip(-3.9, 3.9) * 32).astype(np.int8)
-        vectors[name] = {"shape": shown.shape, "packed": _deflate(rounded)}
-    return vectors
+def _packed(array):
+    return {"shape": array.shape, "packed": _deflate(array)}
 
 
 def _note(explained, n_shown):
@@ -215,7 +208,10 @@ def _data(explained, n_shown, weights, limits, languages):
         "decoder": explained.decoder,
         "is_cut": max(len(explained.source), len(explained.target)) > n_shown,
         "weights": weights,
-        "vectors": _vectors(explained, n_shown),
+        "vectors": {  # in 1/32, from -4 to 4
+            name: _packed(np.rint(array[..., :n_shown, :].clip(-3.9, 3.9) * 32).astype(np.int8))
+            for name, array in explained.vectors.items()
+        },
         "steps": [
             [[token, round(p, 4)] for token, p in step] for step in explained.next_tokens[:n_shown]
         ],

@@ -228,13 +228,7 @@ def to_line(tree: Tree) -> str:
     >>> to_line(["(NP", Leaf("XX", "the"), Leaf("XX", "cat"), ")NP"])
     '(NP (XX the) (XX cat))'
     """
-    parts = []
-    for item in tree:
-        if isinstance(item, Leaf):
-            parts.append(f" ({item.tag} {_escape(item.word)})")
-        else:
-            parts.append(f" {item}" if item[0] == "(" else ")")
-    return "".join(parts).removeprefix(" ")
+    return " ".join(to_lines(tree).split())
 
 
 def to_lines(tree: Tree) -> str:
