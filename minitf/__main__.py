@@ -3,7 +3,8 @@
 import os
 import sys
 
-from minitf.cli import quiet_when_closed, report_error
+from minitf.cli import exit_code
+from minitf.errors import UserError
 
 OVERVIEW = """\
 minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.
@@ -24,13 +25,9 @@ Commands to run in the repository:
   python -m minitf data NAME       download a corpus for training
   python -m minitf public NAME DIR convert a public translation model
   python -m minitf toy 10          print sentences of the built-in corpus
-  python examples/models/prepare.py
-                                   write additional training pairs
   python examples/benchmarks/benchmark.py
                                    measure the speed of minitf and of other
                                    libraries
-  python examples/benchmarks/gpu_check.py
-                                   check and measure minitf on a GPU
   pytest                           run the tests
 
 If minitf is installed without the repository, the translator and the parser
@@ -42,15 +39,18 @@ minitf/README.md for the code, lessons/REPRODUCE.md for the paper's models."""
 
 
 def main():
-    """Run the command of the first argument, or print the overview; returns the exit code."""
+    """Run the command of the first argument, or print the overview; return the exit code."""
+    return exit_code("minitf", _run_command)  # also for Ctrl-C while the command is imported
+
+
+def _run_command():
     name, *arguments = sys.argv[1:] or ["--help"]
     typed = os.path.basename(sys.argv[0]) == "__main__.py"
     # The name of the command in its own messages.
     sys.argv[0] = f"{'python -m ' if typed else ''}minitf {name}"
     match name:
         case "-h" | "--help":
-            with quiet_when_closed():
-                print(OVERVIEW)
+            print(OVERVIEW)
             return 0
         case "translate":
             from minitf.commands.translate import main as run
@@ -65,7 +65,7 @@ def main():
         case "toy":
             from minitf.data.toy import main as run
         case _:
-            return report_error("minitf", f"{name!r} is no command: type  minitf  to list them")
+            raise UserError(f"{name!r} is no command: type  minitf  to list them")
     return run(arguments)
 
 

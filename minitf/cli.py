@@ -2,20 +2,19 @@
 
 import argparse
 import contextlib
+import datetime
 import errno
 import os
 import re
 import shlex
 import signal
 import sys
-import threading
 import time
 
 from minitf.errors import UserError
 
 BAR_AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
-CUTOFF = 0.7  # from 0 to 1; the least similarity of a misspelt option and the one suggested
 
 
 def number(kind, least, most):
@@ -66,7 +65,7 @@ def spelling_hint(parser, arguments):
     import difflib  # here, because few command lines have a mistake
 
     for name in (argument.partition("=")[0] for argument in arguments):
-        for meant in difflib.get_close_matches(name, parser._option_string_actions, 1, CUTOFF):
+        for meant in difflib.get_close_matches(name, parser._option_string_actions, 1, cutoff=0.7):
             return f"unknown option {name}: did you mean {meant}?"
     return ""
 
@@ -198,39 +197,40 @@ class Progress:
     """
 
     def __init__(self, desc, total=0):
-        self.desc, self.total = desc, total
-        self.possible, self.began = is_terminal(sys.stderr), time.monotonic()
-        self._bar = None  # made when the work takes long
+        self.desc, self.total, self.possible = desc, total, is_terminal(sys.stderr)
+        self._due = time.monotonic() + BAR_AFTER
+        self._first = None  # the first amount, and its time: a resumed run begins late
+        self._width = 0  # characters on the terminal
 
     def __enter__(self):
         return self
 
     def __exit__(self, *error):
-        if self._bar is not None:
-            self._bar.close()
+        self.wipe()
 
     def update_to(self, done):
         """Show the amount that is done."""
-        if not self.possible or time.monotonic() - self.began < BAR_AFTER:
+        now = time.monotonic()
+        before, began = self._first = self._first or (done, now)
+        if not self.possible or now < self._due:
             return
-        if self._bar is None:
-            from tqdm import tqdm  # here: importing it takes longer than to translate a sentence
-
-            # No monitor thread and no multiprocessing lock: processes are forked beside the bar.
-            tqdm.monitor_interval = 0
-            tqdm.set_lock(threading.RLock())
-            shape = "{l_bar}{bar}| {remaining} left" if self.total else "{desc}{n:,}{bar}"
-            options = {"leave": False, "dynamic_ncols": True, "miniters": 1, "mininterval": EVERY}
-            self._bar = tqdm(
-                total=self.total or None, initial=done, bar_format=shape, position=0, **options
-            )
-        self._bar.set_description(self.desc, refresh=False)
-        self._bar.update(done - self._bar.n)
+        self._due, line, columns = now + EVERY, f"{self.desc}: {done:,}", 80
+        if self.total:
+            share = done / self.total
+            seconds = (self.total - done) * (now - began) / max(1, done - before)
+            left = datetime.timedelta(seconds=round(seconds)) if done > before else "?"
+            line = f"{self.desc}: {share:4.0%} [{'#' * round(20 * share):20}] {left} left"
+        with contextlib.suppress(OSError):
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        line = line[: columns - 1]
+        say(f"\r{line:{self._width}}", end="")
+        self._width = len(line)
 
     def wipe(self):
         """Remove the bar, so that a line can be written; a later `update_to` draws it again."""
-        if self._bar is not None:
-            self._bar.clear()
+        if self._width:
+            say(f"\r{'':{self._width}}\r", end="")
+            self._width = 0
 
 
 def amount(number, noun):

@@ -14,6 +14,7 @@ import pytest
 from lesson_files import ROOT
 from threadpoolctl import threadpool_limits
 
+from minitf import __main__
 from minitf.__main__ import OVERVIEW
 from minitf.config import Config
 from minitf.training.planning import fill_in
@@ -71,7 +72,7 @@ def test_a_command_of_the_overview_has_help(command):
         slow("python -m minitf data", 2, "minitf data: name a corpus"),
         slow("python -m minitf data toy", 0, "toy: train 60,000 pairs"),
         slow("python -m minitf toy 2", 0, "\t"),
-        slow("python -m minitf toy many", 2, "usage: python -m minitf toy [N]"),
+        slow("python -m minitf toy many", 2, "minitf toy: N: must be a whole number"),
         slow("python lessons/debugging.py nonsense", 2, "unknown symptom nonsense: choose one of"),
         slow("python -m minitf | true", 0, ""),  # nobody reads it
     ],
@@ -80,6 +81,17 @@ def test_what_commands_say(command, code, said):
     done = in_a_shell(command)
     assert done.returncode == code and said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_while_a_command_is_imported(monkeypatch):
+    """The imports take most of a second; a signal then ended in a traceback."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("minitf.data.toy.main", interrupted)
+    monkeypatch.setattr("sys.argv", ["minitf", "toy"])
+    assert __main__.main() == 130
 
 
 # Commands of pytest -------------------------------------------------------------------------------

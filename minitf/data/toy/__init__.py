@@ -9,7 +9,7 @@ from itertools import count, islice
 
 import numpy as np
 
-from minitf.cli import quiet_when_closed
+from minitf.cli import OptionParser, exit_code, number
 from minitf.data.toy import grammar
 from minitf.data.toy.grammar import (
     MINE,
@@ -405,10 +405,14 @@ def splits(n_train=60_000, seed=0, n_valid=500, n_test=1000):
 
 def main(arguments) -> int:
     """Print some sentences of the corpus, English and German; return the exit code."""
-    if len(arguments) > 1 or not all(argument.isdecimal() for argument in arguments):
-        print("usage: python -m minitf toy [N]\nPrint N sentences of the toy corpus (default 10).")
-        return 0 if {"-h", "--help"} & set(arguments) else 2
-    with quiet_when_closed():
-        for english, german in zip(*pairs(int(*arguments or ["10"])), strict=True):
-            print(f"{english}\t{german}")
-    return 0
+    return exit_code("minitf toy", lambda: _print_sentences(arguments))
+
+
+def _print_sentences(arguments):
+    parser = OptionParser(
+        prog="python -m minitf toy", description="Print N sentences of the toy corpus (default 10)."
+    )
+    count = number(int, 0, 100_000)
+    parser.add_argument("n", nargs="?", type=count, default=10, metavar="N")
+    for english, german in zip(*pairs(parser.parse_args(arguments).n), strict=True):
+        print(f"{english}\t{german}")
