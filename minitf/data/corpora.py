@@ -43,11 +43,8 @@ class Lines:
                 for i, line in enumerate(file):
                     line = line.removeprefix(_BOM) if i == 0 else line
                     if line:
-                        yield (
-                            line.removesuffix(b"\n")
-                            .removesuffix(b"\r")
-                            .decode("utf-8", errors="replace")
-                        )
+                        text = line.removesuffix(b"\n").removesuffix(b"\r")
+                        yield text.decode("utf-8", errors="replace")
 
     def __len__(self):
         return sum(count for count, _ in map(_scan, self.paths))
@@ -219,6 +216,8 @@ def read_pairs(source_path, target_path, streamed=False) -> Pairs:
             raise UserError(f"{path} is a pipe, which can be read only once: name a file")
     pairs = Pairs(*map(Lines if streamed else read_lines, paths))
     if len(pairs.source) != len(pairs.target):
+        for path, lines in zip(paths, pairs, strict=True):
+            decoding_warning(path, lines)  # UTF-16 without its mark has other lines
         raise UserError(
             f"{source_path} has {amount(len(pairs.source), 'line')} but {target_path} has "
             f"{len(pairs.target):,}: line i of one must translate line i of the other"

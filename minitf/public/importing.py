@@ -67,6 +67,11 @@ def import_model(
     """
     source, out = Path(source), Path(out)
     check_empty(out)
+    if not exists(source):
+        raise UserError(f"{source}: no such file or folder, and not the name of a public model")
+    is_part = source.name == CONFIG or source.suffix in (".safetensors", ".bin")
+    if is_part and source.is_file() and exists(source.parent / CONFIG):
+        source = source.parent  # the file stands for its folder
     if exists(source / CONFIG) and "sha256" in read_json(source / CONFIG):  # of minitf
         ours, subwords, known = load_model(source)
         more = {"probe": functools.partial(probe, ours), "shortlist": read_shortlist(source)}
@@ -78,8 +83,8 @@ def import_model(
     notes = languages_of_name(str(notes["source"])) | notes
     if "max_subwords" not in notes:  # a model of minitf that comes back has its own
         notes |= LINES
-    notes.setdefault("licence", UNKNOWN)
-    notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
+    if _OPUS.search(str(notes["source"])):
+        notes.setdefault("credit", CREDIT)
     notes["computed_like"] = like
     arrays = _weights_to_store(model, dtype)
     network = Transformer(model.config, initialise=False).load_state(with_scales(arrays))
@@ -97,10 +102,11 @@ def import_model(
         notices.append(
             f"begin each line with the token of the language to translate into: {tokens}"
         )
-    card = _CARD.format(dtype=dtype, **notes)
+    said = {"licence": UNKNOWN, "credit": UNKNOWN} | notes
+    card = _CARD.format(dtype=dtype, **said)
     save_text(out / "README.md", card + "".join(f"- notice: {line}\n" for line in notices))
     say(f"weights  {model.config.count_parameters():,} parameters as {dtype}")
-    say(f"licence  {notes['licence']}; credit: {notes['credit']}")
+    say(f"licence  {said['licence']}; credit: {said['credit']}")
     if model.shortlist:
         say("shortlist of likely subwords: translate.py --shortlist is faster with it")
     for line in notices:
@@ -114,12 +120,8 @@ def read_public(source: Path, like: str) -> PublicModel:
     minitf cannot run, makes a Config with `formats.config_of`, takes each array out of the file by
     its name with `names.arrays_of_model`, and returns a PublicModel; everything else is common.
     """
-    if not exists(source):
-        raise UserError(f"{source}: no such file or folder, and not the name of a public model")
-    folder = source if source.is_dir() else source.parent
-    named = source.name == CONFIG or source.suffix in (".safetensors", ".bin")
-    if exists(folder / CONFIG) and (source.is_dir() or named):
-        return read_hugging_face(folder, like)
+    if exists(source / CONFIG):
+        return read_hugging_face(source, like)
     if source.is_dir():
         return read_marian(_weights_of_marian(source), like)
     if source.suffix == ".npz" or is_binary(source):

@@ -94,7 +94,7 @@ def test_notes_come_back(tmp_path, monkeypatch):
     import_model(tmp_path / "out", tmp_path / "back", say=quiet)
     found = read_notes(tmp_path / "back")
     assert {name: found[name] for name in notes} == notes and "step" not in found
-    assert found["credit"].startswith("unknown") and limits == [48]
+    assert "credit" not in found and limits == [48]
 
 
 @pytest.mark.parametrize("name", ["opus-mt-en-de", "another"])
@@ -106,6 +106,9 @@ def test_a_round_trip_keeps_the_normalisation(name, tmp_path):
     first, second = (load_model(tmp_path / at)[1] for at in "ac")
     assert first.opus == second.opus == (name != "another")
     assert not any("normalised" in line for line in said)
+    assert not {"licence", "unknown"} & read_notes(tmp_path / "c").keys()
+    export_model(tmp_path / "c", tmp_path / "d", say=said.append)
+    assert "names no licence" in said[-1]
 
 
 def test_an_imported_model_goes_out_as_it_came(tmp_path):

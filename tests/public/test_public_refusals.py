@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from public_files import PUBLIC, hugging_face, marian
 from safetensors.numpy import load_file, save_file
-from saved_files import message, quiet
+from saved_files import message, quiet, weights_in
 
 from minitf.commands import translate
+from minitf.files.models import read_notes
 from minitf.public.commandline import main
 from minitf.public.importing import import_model
 
@@ -101,6 +102,15 @@ def test_marians_binaries(tmp_path):
     folder = hugging_face(tmp_path / "hf", "new.bin")
     shutil.copy(path, folder / "pytorch_model.bin")
     assert "Firefox" in refused(folder, tmp_path)
+
+
+def test_a_file_stands_for_its_folder(tmp_path):
+    folder = hugging_face(tmp_path / "in")
+    import_model(folder / "model.safetensors", tmp_path / "a", say=quiet)
+    assert read_notes(tmp_path / "a")["source"] == "in"
+    for name in ("config.json", weights_in(tmp_path / "a").name):  # minitf's own, stored again
+        import_model(tmp_path / "a" / name, tmp_path / name, "int8", say=quiet)
+    assert "no such file" in refused(folder / "other.bin", tmp_path)
 
 
 def test_embeddings_are_not_scaled_where_nothing_says_so(tmp_path):

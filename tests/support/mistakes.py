@@ -33,6 +33,9 @@ TRAINER = {
     f"{TEXTS} --add train.en valid.de": "train.en has 60 lines but valid.de has 5",
     f"{TEXTS} --add nowhere.en train.de": "nowhere.en cannot be read",
     "--train latin1.txt latin1.txt --valid valid.en valid.de": "iconv -f cp1252 -t utf-8",
+    "--train train.en utf16.de --valid valid.en valid.de": (
+        "utf16.de is not text, or in an unknown encoding"
+    ),
     f"{TEXTS} --add train.en": "--add: expected 2 arguments",
     "--train train.en --resume": "--train: expected 2 arguments",
     "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",
@@ -166,6 +169,7 @@ def prepare(folder, run):
     for name, content in {
         "letter.docx": b"PK\x03\x04\x14\0",
         "bytes": bytes(range(256)),
+        "utf16.de": ("Grüße!\n" * 60).encode("utf-16-le"),
     }.items():
         Path(folder, name).write_bytes(content)
     Path(folder, "latin1.txt").write_bytes("Grüße!".encode("latin1"))
