@@ -137,6 +137,6 @@ def _token_weights(logits, temperature, top_k, top_p):
     counts = np.minimum(1 + (sums < top_p * sums[:, -1:]).sum(axis=-1, keepdims=True), count)
     least = np.take_along_axis(ordered, counts - 1, axis=-1)  # of the tokens that can be drawn
     greater, equal = weights > least, weights == least
-    # Of the tokens with the least weight, those of the lowest ids, up to `counts` tokens in all.
+    # Among the tokens of the least weight, the lowest ids come first, up to `counts` tokens in all.
     n_equal = counts - greater.sum(axis=-1, keepdims=True)
     return weights * (greater | equal & (equal.cumsum(axis=-1) <= n_equal))

@@ -50,8 +50,7 @@ NOTES = {
     "source": Note(str, True, True),
     "licence": Note(str, True, True),
     "credit": Note(str, True, True),
-    # What it was trained on, for how many updates, the checkpoints that were averaged, and what
-    # its page says of it.
+    # Its training text, its updates, the number of averaged checkpoints, and what its page says.
     "source_language": Note(str, False, True),
     "target_language": Note(str, False, True),
     "corpus": Note(str, False, False),

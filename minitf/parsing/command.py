@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import itertools
 import os
 import sys
 from pathlib import Path
@@ -45,7 +44,6 @@ Ctrl-C.
 """
 _SHORT = 60, 40  # words of the sentences on which parsers are compared
 _PICTURES = {".png", ".svg", ".pdf"}
-_LENGTHS = 10, 20, 30, 40, 60  # words; where groups of sentences end
 
 
 def _options(arguments, model):
@@ -207,10 +205,6 @@ def _rows(gold, found):
     lengths, scores = [len(words_of(tree)) for tree in gold], score(gold, found)
     yield "all sentences", scores
     yield "without labels", score(gold, found, labelled=False)
-    pairs = itertools.pairwise((0, *_LENGTHS, max(*lengths, _LENGTHS[-1] + 1)))
-    groups = [(f"{most} words or fewer", 0, most) for most in _SHORT]
-    groups += [(f"{before + 1} to {last} words", before, last) for before, last in pairs]
-    for name, before, last in groups:
-        some = [one for n, one in zip(lengths, scores, strict=True) if before < n <= last]
-        if some:
-            yield name, some
+    for most in _SHORT:
+        if some := [one for n, one in zip(lengths, scores, strict=True) if n <= most]:
+            yield f"{most} words or fewer", some

@@ -13,7 +13,7 @@ from minitf.text.trees import ROOT, Leaf, Tree, to_line, words_of
 _PUNCTUATION = {",", ":", "``", "''", "."}  # tags; those of brackets and hyphens are words
 _NO_CONSTITUENT = {"TOP", *_PUNCTUATION}
 _EQUAL = {"PRT": "ADVP"}
-# What other treebanks and programs write instead of TOP, around a whole tree.
+# The labels that other treebanks and programs write instead of TOP, around a whole tree.
 _ROOTS = {"S1", ROOT, ""}
 
 
@@ -81,7 +81,7 @@ def interval(scores: list[Scores], draws: int = 1_000, seed: int = 0) -> tuple[f
 
     A draw takes as many sentences as there are, each time from all of them, and gives an F1; 95% of
     these lie in the interval. It says how much F1 depends on the choice of the sentences, and
-    nothing about another training. Of no scores, both are 0.
+    nothing about another training. Without scores, both are 0.
     """
     counts = np.array([(one.gold + one.found, one.both) for one in scores]).reshape(-1, 2)
     rng, n = np.random.default_rng(seed), len(counts)

@@ -37,7 +37,6 @@ _NAMES = {  # what the index calls a file, and its name here
     "lexicalShortlist": "lex.bin.gz",
 }
 _MAX_BYTES = 1 << 30  # bytes of a model; real ones have 17 to 60 million
-_MOST_INDEX = 1 << 26
 
 
 class FirefoxModel(NamedTuple):
@@ -81,8 +80,6 @@ def firefox_models(say: Callable[[str], object] = print) -> dict[str, FirefoxMod
     try:
         fetch(Remote(address), path, say)
         with user_errors(address):
-            if os.path.getsize(path) > _MOST_INDEX:
-                raise ValueError("it is too large")
             index = json.loads(read_decompressed(path))
             base = index["baseUrl"].rstrip("/") if mirror == BUCKET else mirror
             if mirror == BUCKET and not base.startswith("https://"):

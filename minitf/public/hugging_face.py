@@ -26,7 +26,7 @@ MODELS = (PairedSubwords.source_name, PairedSubwords.target_name)
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
 OUR_NOTES = "minitf_notes"  # the entry with what is known about it, by these names
 NORMALISE = "normalise"  # in OUR_NOTES: how lines are normalised first, "opus" or "none"
-# The fields of a Config that transformers' entries do not say.
+# The fields of a Config for which transformers has no entry.
 _SWITCHES = (
     *("eps", "sinusoid_base", "max_length", "label_smoothing", "suppressed_ids"),
     *("dropout", "attention_dropout", "feed_forward_dropout"),
@@ -200,9 +200,6 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     config = model.config
     with in_file(folder):
         _check_exportable(config, subwords)
-        pieces = subwords.names
-        if len(set(pieces)) < len(pieces):
-            raise UserError("its subwords repeat, so they cannot be a vocab.json")
     known = exported_notes(notes)
     how = {}
     if isinstance(subwords, PairedSubwords):
@@ -210,7 +207,7 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     contents = {
         CONFIG: _their_config(config) | {OUR_NOTES: known | how},
         "generation_config.json": _generation(config),
-        VOCABULARY: {piece: i for i, piece in enumerate(pieces)},
+        VOCABULARY: {piece: i for i, piece in enumerate(subwords.names)},
         "tokenizer_config.json": _tokenizer(notes),
     }
     differences = _differences(config, subwords)

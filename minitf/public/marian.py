@@ -35,9 +35,9 @@ _NEEDED = {  # setting: (the values that minitf needs, what another one means); 
     "right-left": (("false", ""), "it writes from the last word to the first"),
 }
 _OF_SSRU = {"dec-cell": (("ssru",), "its decoder has another recurrent cell than the SSRU")}
-# Each other setting of a Transformer makes another one of it, unless it has one of these values,
+# Any other setting of a Transformer changes the architecture, unless it has one of these values,
 _OFF = {"", "false", "0", "[]", "default"}
-# or is used, or changes nothing. Positions are learned only if there is an array of them.
+# or is read, or has no effect. Positions are learned only if there is an array of them.
 _WITHOUT_EFFECT = re.compile("transformer-(heads|dim-|aan-|ffn-activation|guided|train-position)")
 _SETTING = re.compile(r"^([\w-]+):(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
 
@@ -215,7 +215,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 def _array(archive, member):
     """Return an array, made of the bytes that are there, whatever its header claims."""
-    # Of other compressions the first few bytes can already unpack to gigabytes.
+    # With other compressions, a few bytes can unpack to gigabytes.
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError("unknown compression")
     content = archive.read(member)

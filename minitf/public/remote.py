@@ -1,6 +1,6 @@
 """Public models by name: their files are downloaded, verified, and converted once.
 
-Those of OPUS-MT are on a hub, `HF_ENDPOINT` or https://huggingface.co; firefox.py has Firefox's. A
+OPUS-MT's are on a hub, `HF_ENDPOINT` or https://huggingface.co; firefox.py has Firefox's. A
 proxy is used if the environment names one (`https_proxy`), as by any program with Python's urllib.
 """
 

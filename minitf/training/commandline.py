@@ -213,7 +213,7 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
 def _session(settings, chosen, ranks, model, command, resume):
     """Plan or train a run; return the content of results.json, and the exit code.
 
-    The former is None after a plan, or if a signal stopped the run. command: for results.json.
+    The content is None after a plan, or if a signal stopped the run. command: for results.json.
     resume: what continues the run, options or an argument of Settings.
     """
     writes = ranks.rank == 0 and not settings.plan

@@ -159,15 +159,13 @@ class Ranks:
             self._gpu.all_reduce(array)
             return
         for start in range(0, len(array), _BLOCK):
-            self._reduce_block(array[start : start + _BLOCK])
-
-    def _reduce_block(self, block):
-        lengths = [stop - start for start, stop in slice_bounds(len(block), self.size)]
-        mine = np.empty((self.size, lengths[self.rank]), block.dtype)  # my slice of every rank
-        self._world.Alltoallv([block, lengths], [mine, [lengths[self.rank]] * self.size])
-        for theirs in mine[1:]:
-            mine[0] += theirs
-        self._world.Allgatherv(mine[0], [block, lengths])
+            block = array[start : start + _BLOCK]
+            lengths = [stop - start for start, stop in slice_bounds(len(block), self.size)]
+            mine = np.empty((self.size, lengths[self.rank]), block.dtype)  # my slice of every rank
+            self._world.Alltoallv([block, lengths], [mine, [lengths[self.rank]] * self.size])
+            for theirs in mine[1:]:
+                mine[0] += theirs
+            self._world.Allgatherv(mine[0], [block, lengths])
 
     def broadcast_array(self, array):
         """Overwrite an array with rank 0's."""

@@ -269,7 +269,7 @@ class Validator:
 
     def translate(self, translator, lines, task, beam):
         """Return the best translations of lines. task: what the progress bar says is done."""
-        # What is measured is the model by itself; and what it learns to write may be trees.
+        # The model is measured by itself, and it may have learned to write trees.
         search = Search(beam, self.settings.alpha, self.settings.max_extra, wellformed=False)
         with self._progress(task) as progress:
             translations = translator.translate(lines, search, progress=progress)

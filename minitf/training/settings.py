@@ -22,7 +22,7 @@ def setting(
     """Return a field of Settings, a row of the table.
 
     default: None if the size of the text or the backend decides. help: its line of --help.
-    minimum, maximum: of a number. choices: all values that there are. files: whether the value is
+    minimum, maximum: of a number. choices: all allowed values. files: whether the value is
     two files. folder: whether it is a folder. resume: whether --resume "may" change it, or "cannot"
     because the weights depend on it, or "always" does: it is of a session, not of the run.
     """
@@ -164,9 +164,9 @@ def _setting_value(field, value):
 # Types --------------------------------------------------------------------------------------------
 
 
-# How a value becomes one of this type, which a checkpoint can store; what the type is called; and
-# how an option is declared that has one. A value is a text of the command line, or of a Python
-# program, such as a Path or an np.int64.
+# For each type: the function that converts a value to it, its name in messages, and how an option
+# of it is declared. A value comes from the command line, as text, or from a Python program, such as
+# a Path or an np.int64; a checkpoint can store the result.
 TYPES = {
     bool: (
         lambda value: {"true": True, "false": False}[str(value).lower()],
@@ -383,7 +383,7 @@ def model_changes(assignments):
 
 
 def stored_settings(stored):
-    """Return the Settings of a checkpoint's dictionary. Raises UserError if no run had them."""
+    """Return the Settings of a checkpoint's dictionary. Raises UserError for another version's."""
     if other := stored.keys() ^ vars(Settings()).keys():
         raise UserError(
             f"of another version of minitf (its setting {min(other)}): continue the run with that "

@@ -80,7 +80,7 @@ class Trainer:
             seed=settings.seed,
             clip=settings.clip,
         )
-        # What decides the last bits of a sum, or more: an exact resume needs the same.
+        # An exact resume needs the same: these decide the last bits of a sum, or more.
         self.facts = self.updater.machine | {"training pairs": dataset.pairs.fingerprint()[:8]}
         self.stop, self.clock, self.scores = StopRequest(), Clock(), ValidationScores()
         self.validator = Validator(dataset, settings, self.stop)
@@ -110,7 +110,8 @@ class Trainer:
                         "trial    running the largest batches first, to find out whether they "
                         "fit into memory"
                     )
-                    self._try_largest_batches()
+                    for batch in self.largest_batches():  # now or never
+                        self.updater.try_batch(batch)
                 if self.ranks.rank == 0 and not self.folder.checkpoint.exists():
                     self._write_checkpoint()  # if the disk is full, fail now
                 limit = self._train()
@@ -125,11 +126,6 @@ class Trainer:
             trained = self.step > self.clock.first_step
             self.log.say(f"stopped  {limit}{'' if trained else ': no update was left to do'}")
         return not self.stop.agreed
-
-    def _try_largest_batches(self):
-        """Compute the largest batches before the first update: memory runs out now or never."""
-        for batch in self.largest_batches():
-            self.updater.try_batch(batch)
 
     def largest_batches(self):
         """Return this rank's slices of the batches that may need the most memory.

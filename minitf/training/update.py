@@ -88,7 +88,7 @@ class Updater:
         self.seed, self.clip = seed, clip
         n = 1 if on_gpu() else replicas or self.ranks.cores()
         self.models = [model, *(build() for _ in range(n - 1))]
-        # Of each weight, the parameters of all replicas, which share its values.
+        # For each weight, the parameters of all replicas, which share its values.
         self.weights = list(zip(*(each.parameters() for each in self.models), strict=True))
         for mine, *others in self.weights:
             for parameter in others:
@@ -208,10 +208,10 @@ class Updater:
     def verified_forms(self):
         """Return the ops whose forms may train this model: see `forms.verified`.
 
-        Compared are the loss of a few made-up tokens, for each parameter's gradient G its length
-        and u^T G v with fixed vectors u and v, and two updates by Adam. So a large model needs no
-        more memory than an update. Key biases have a gradient of 0 up to rounding:
-        so gradients are compared relative to a thousandth of the length of the whole gradient.
+        It compares the loss of a few made-up tokens, the length of each parameter's gradient G and
+        u^T G v with fixed vectors u and v, and two updates by Adam. So a large model needs no more
+        memory than for an update. Key biases have a gradient of 0 up to rounding: so gradients are
+        compared relative to a thousandth of the length of the whole gradient.
         """
         source, before = made_up_texts(self.models[0].config)
         target = np.roll(before, -1, axis=1)

@@ -148,14 +148,6 @@ def test_en_fr_has_five_texts(data, internet):
     ]
 
 
-def test_texts_of_different_length_are_refused(data, internet):
-    entries = [("commoncrawl.de-en.de", b"a\nb\n"), ("commoncrawl.de-en.en", b"a\n")]
-    internet["training-parallel-commoncrawl.tgz"] = partial(write, entries=entries)
-    with pytest.raises(UserError, match=r"commoncrawl.tgz has 2 lines of de but 1 line of en"):
-        corpora.load("wmt14-en-de", quiet)
-    assert [path.name for path in data.iterdir()] == ["downloads"]
-
-
 def test_without_internet_one_line_says_what_to_fetch(data, internet):
     del internet["training-parallel-commoncrawl.tgz"]
     internet["training-parallel-europarl-v7.tgz"](data / "europarl.tgz")

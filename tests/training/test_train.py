@@ -387,7 +387,8 @@ def test_the_largest_batch_comes_first(small, monkeypatch):
 
     monkeypatch.setattr(Updater, "backward", watch)
     before = small.model.state()
-    small._try_largest_batches()
+    for batch in small.largest_batches():
+        small.updater.try_batch(batch)
     assert all(np.array_equal(array, before[name]) for name, array in small.model.state().items())
     assert all(parameter.grad is None for parameter in small.model.parameters())
     batches = [small.dataset.batch(rows) for rows in small.cursor.plan]
@@ -419,16 +420,4 @@ def test_out_of_memory_says_what_to_do(folder, monkeypatch, capsys):
     assert run("here") == 2
     assert (
         "out of memory after step 0: lower --batch-tokens, which is 60" in capsys.readouterr().err
-    )
-
-
-# Refused (more cases are in mistakes.py) ----------------------------------------------------------
-
-
-def test_a_folder_in_use_is_refused(folder, capsys):
-    assert run("here", "--steps", "1") == 0
-    assert run("here") == 2
-    assert (
-        "here already contains a run: resume it with --resume, or choose another folder with --out"
-        in capsys.readouterr().err
     )
