@@ -25,7 +25,7 @@ __all__ = ["claim", "grad_check", "proved", "same"]
 
 proved = []  # the names of the checks that passed and said so, in order: a lesson counts them
 
-COLUMNS = 80  # of a line; 22 of them are for "ok" and "max error 1.2e-16"
+COLUMNS = 80  # characters of a line; 22 of them are for "ok" and "max error 1.2e-16"
 SMALL = 400  # elements; each costs two calls of the function, so larger inputs are sampled
 SAMPLED = 24  # elements of a large input that are checked one by one
 SMALLEST = 4  # of these have the smallest gradients: a few may be lost in rounding
@@ -293,10 +293,10 @@ def _comparison(f, x, gradient, unit, eps, rtol, atol, rng):
     (L(x + h v) - L(x)) / h is of order h. Rounding adds an error of order 1 / h.
     """
     middle = f(x)
-    # How far outputs are off by rounding. Each is the result of several operations, of which each
-    # is rounded by half of float64's eps: 4 eps, or more if that shows over a tiny distance, where
-    # every function is straight. The errors of different outputs are independent, so their sum is
-    # about the root of the sum of their squares.
+    # How far outputs are off by rounding. Each is the result of several operations, and each of
+    # these rounds by half of float64's eps: 4 eps, or more if that shows over a tiny distance,
+    # where every function is straight. The errors of different outputs are independent, so their
+    # sum is about the root of the sum of their squares.
     tiny = 1e-10 * unit * _random_signs(rng, x.shape)
     bend = f(np.asarray(x + tiny)) - 2 * middle + f(np.asarray(x - tiny))
     noise = max(4 * np.finfo(np.float64).eps * np.linalg.norm(middle), np.linalg.norm(bend))
@@ -361,7 +361,7 @@ def _limits(subject, slopes, gradient, eps):
 def _mistake(compare, directions, slopes, gradient, weights, others):
     """Return the end of a message: the element with the largest error, and the likely cause.
 
-    weights: of the outputs. others: the other inputs.
+    weights: those of the outputs. others: the other inputs.
     """
     checked = list(zip(directions, slopes, strict=True))
     if gradient.size > SMALL:

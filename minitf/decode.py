@@ -131,8 +131,8 @@ def decode_with(
 class Scorer(Protocol):
     """Scores the next tokens of texts that are extended side by side.
 
-    ids: of each sentence (B, n), those that a shortlist leaves; None for all. Then the logits of a
-    text are those of these ids, (R, n).
+    ids: the ids that a shortlist leaves to each sentence (B, n), or None for all. The logits of a
+    text are those of its sentence's ids, (R, n).
     """
 
     ids: np.ndarray | None = None
@@ -342,8 +342,8 @@ def _without(done):
 class _Search:
     """The search of all sentences: the greatest length of each, its hypotheses, and its steps.
 
-    hypotheses: those of each sentence that finished, best first; then those cut off at the limit.
-    steps: the BeamSteps of each, or None if nobody asks for them.
+    hypotheses: for each sentence those that finished, best first; then those cut off at the limit.
+    steps: the BeamSteps of each sentence, or None if nobody asks for them.
     """
 
     def __init__(self, limits, beam, alpha, n_best, eos_id, traced, like):
@@ -415,9 +415,9 @@ def continuations(
     """Return the best `count` continuations of each sentence, best first: three arrays (B, count).
 
     The arrays are the tokens, the texts that they continue (0 to W - 1), and the new totals.
-    logits: of each next token (R, V). totals: ln P of each text so far (B, W), to which ln P of the
-    token is added in float64. never, allowed: see `rule_out`. Among equal ones the earlier text
-    comes first, and of one text the lower id.
+    logits: for each next token one (R, V). totals: ln P of each text so far (B, W); ln P of the
+    token is added to it in float64. never, allowed: see `rule_out`. Among equal ones the earlier
+    text comes first, and in one text the lower id.
     """
     n, width = totals.shape
     size = logits.shape[-1]
@@ -429,7 +429,7 @@ def continuations(
 
 
 def _decoding_and_source(model, source, alpha):
-    """Return the Decoding, of a model the fastest, and source ids as an array (B, S).
+    """Return a Decoding, the fastest if a model is given, and source ids as an array (B, S).
 
     Raises the errors of `batch_of_ids`, and ValueError for alpha.
     """
@@ -595,8 +595,8 @@ class Cache:
     Elsewhere called a KV cache.
     grows: whether each call adds the newest token, as in self-attention; the source is the same in
     all calls.
-    arrays: the keys and the values. state: in their place, that of an SSRU, (R, D), first None.
-    positions: of the queries (1, 1) and of the keys (1, n) in their texts, in the latest call.
+    arrays: the keys and the values. state: what an SSRU keeps instead, (R, D); at first None.
+    positions: where the queries (1, 1) and the keys (1, n) of the latest call are in their texts.
     """
 
     def __init__(self, grows: bool):
@@ -614,6 +614,6 @@ class Cache:
         return self.arrays
 
     def select(self, rows: np.ndarray) -> None:
-        """Keep these of the texts, in this order."""
+        """Keep the texts of these rows, in this order."""
         self.arrays = [array[to_device(rows)] for array in self.arrays]
         self.state = None if self.state is None else self.state[to_device(rows)]

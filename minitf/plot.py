@@ -57,8 +57,8 @@ def attention_maps(
     """Draw attention weights, one panel for each head: rows attend to columns, darker means more.
 
     weights: (H, T, S), each row a distribution. target_tokens: T strings. source_tokens: S strings.
-    caption: small print below the panels, to which hints on the tokens are added. names: of the
-    rows and of the columns. words: draw words instead of subwords, as `join_pieces` joins them; the
+    caption: small print below the panels, to which hints on the tokens are added. names: what
+    rows and columns are. words: draw words instead of subwords, as `join_pieces` joins them; the
     bytes of a character are always joined.
     Raises ValueError if the sizes do not agree, or the file cannot be written.
     Source: the figures in the paper's appendix.

@@ -157,7 +157,7 @@ class MultiHeadAttention(Module):
         """Attend in all heads: return the weighted averages of the values, (B, H, T, U).
 
         queries: (B, H, T, K). keys: (B, H, S, K). values: (B, H, S, U).
-        positions: of the queries (1, T) and of the keys (1, S) in their texts, NumPy integers. The
+        positions: where queries (1, T) and keys (1, S) are in their texts, NumPy integers. The
         paper's attention does not need them; a subclass with relative or rotary positions does.
         """
         if self.keep_weights:
@@ -417,7 +417,7 @@ class Transformer(Module):
         mask keeps every real token from seeing it.
         caches: for each layer a pair, one cache for self-attention and one for attention to the
         source (see minitf.decode). Then the target is the newest token of each text alone, (B, 1),
-        which may attend to all tokens in its cache. position: of the first token, from 0.
+        which may attend to all tokens in its cache. position: that of the first token, from 0.
         """
         target = batch_of_ids(target, "target", "(B, T)")
         if len(memory) != len(target):  # attention would broadcast a single row

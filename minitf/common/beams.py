@@ -21,9 +21,9 @@ def ranked(scores, totals, count, allowed=None):
     """Return the `count` greatest sums of a score and the total of its text, in each sentence.
 
     The scores are cut into blocks, and the greatest of each block is found. At least `count`
-    continuations are as good as the block that comes in the place `count`, so no worse one is
-    needed; the others are sorted. The last tokens may be in no block.
-    allowed: as for `rule_out`. Hardly one of the few that are sorted is not allowed: so the scores,
+    continuations are as good as the block that comes in the place `count`, so worse ones are left
+    out and the others sorted. The last tokens may be in no block.
+    allowed: as for `rule_out`. Nearly all of the few that are sorted are allowed: so the scores,
     which may be changed, are masked only where too few remain.
     """
     (n, width), size = totals.shape, scores.shape[-1]
@@ -43,11 +43,11 @@ def ranked(scores, totals, count, allowed=None):
         rows, tokens = rows[may_follow], tokens[may_follow]
     values = to_numpy(scores[rows, tokens]).astype(np.float64)
     rows, tokens = to_numpy(rows), to_numpy(tokens)
-    bounds = np.searchsorted(rows, np.arange(n + 1) * width)  # of each sentence
+    bounds = np.searchsorted(rows, np.arange(n + 1) * width)  # where each sentence begins
     if (np.diff(bounds) < count).any():
         xp.copyto(scores, -np.inf, where=~to_device(allowed))
         return ranked(scores, totals, count)
     values += totals.ravel()[rows]
-    best_first = np.lexsort((-values, rows // width))  # of equals, the first stays the first
+    best_first = np.lexsort((-values, rows // width))  # equal ones stay in their order
     best = best_first[bounds[:-1, None] + np.arange(count)]
     return tokens[best], rows[best] % width, values[best]

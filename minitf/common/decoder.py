@@ -130,7 +130,7 @@ class FusedDecoding(decode.Decoding):
     model's own arrays where they need not be joined. Positions are kept from their first use on.
 
     norm: the last norm of a pre-norm model, else None.
-    vocabulary: the logits; None with a shortlist, of which each FusedDecoder has its own.
+    vocabulary: computes the logits; None with a shortlist, as each FusedDecoder then has its own.
     """
 
     def __init__(self, model, routines, shortlist=None):
@@ -252,9 +252,9 @@ class Layout:
 class FusedDecoder(decode.Scorer):
     """The Scorer (see minitf/decode.py) that computes all layers of a decoding step itself.
 
-    caches: of each layer, the keys and values of the tokens of all texts, arrays with space for
-    `layout.capacity` tokens; none of an SSRU. source_caches: those of the source.
-    states: of each layer that is an SSRU, {number of the layer: its state (R, D)}.
+    caches: for each layer the keys and values of the tokens of all texts, arrays with space for
+    `layout.capacity` tokens; nothing for an SSRU. source_caches: those of the source.
+    states: the state (R, D) of each layer that is an SSRU, by the number of the layer.
     """
 
     def __init__(self, decoding, source):

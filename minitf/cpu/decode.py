@@ -58,7 +58,7 @@ def _normalised(averaging, gain, bias, eps, x, added=None):
     if added is not None:
         added += x
         x = added
-    if len(x) == 1:  # of a vector: the same bits, by fewer and shorter calls of NumPy
+    if len(x) == 1:  # the same bits from a vector, by fewer and shorter calls of NumPy
         y = x[0] - x[0].dot(averaging)
         y /= np.sqrt(y.dot(y) + eps)
         y *= gain
@@ -138,7 +138,7 @@ NUMPY = Routines(
 def logsumexp(logits):
     """Return the logsumexp of each row, computed for as many rows at a time as fit the cache.
 
-    Of logits that are not huge, no sum overflows or vanishes: so nothing is subtracted from them.
+    If logits are not huge, no sum overflows or vanishes: so nothing is subtracted from them.
     The sum of a row is its dot product with ones. In one product of all rows with ones, its
     rounding would depend on the other rows.
     """

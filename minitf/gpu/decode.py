@@ -84,15 +84,15 @@ CUPY = Routines(
 )
 
 
-# Of the logits, only a few leave the GPU ---------------------------------------------------------
+# Only a few logits leave the GPU ------------------------------------------------------------------
 
 
 @form_of(decode.continuations)
 def continuations(logits, totals, count, never=(), allowed=None):
     """Return the best continuations, found by one kernel, which also sums the exponentials.
 
-    The best of a sentence are among the best `count` of its texts. One more of each text tells
-    whether another token may be equal to the last of them; then the form for NumPy decides.
+    The best of a sentence are among the best `count` of each of its texts. One more of each tells
+    whether another token may be equal to the last one; then the form for NumPy decides.
     """
     if allowed is not None or len(never) != 2 or not has_kernels(logits):
         return beams.continuations(logits, totals, count, never, allowed)

@@ -72,13 +72,13 @@ class Updater:
     `update` and `gradient`. build: makes a model of the same shape, for another replica; its
     weights need not be drawn. replicas: how many a rank has, 0 for one on each core; a GPU has one.
     How many share a batch depends on its shape alone, so that a run can be repeated bit for bit.
-    ranks: the Ranks of the run. seed: of the dropout masks. clip: the largest norm of a gradient, 0
-    for any.
+    ranks: the Ranks of the run. seed: determines the dropout masks. clip: the largest norm of a
+    gradient, 0 for any.
 
     machine: the facts on which the last bits of a sum depend; if one of them changes, a resumed run
     is not bit-exact.
-    loss: of the last update that was read. unlogged: (loss, nll, norm, target tokens), as plain
-    numbers, of those read since the last entry of the log.
+    loss: that of the last update that was read. unlogged: (loss, nll, norm, target tokens), as
+    plain numbers, for each update read since the last entry of the log.
     """
 
     def __init__(
@@ -158,8 +158,8 @@ class Updater:
     def backward(self, batch, n_tokens, step):
         """Add the gradient of a batch to the model's, on all cores of this rank.
 
-        n_tokens: the target tokens by which it is divided. step: of the dropout masks, which is the
-        number of the batch in the run. Returns (loss, plain negative log-likelihood) as arrays.
+        n_tokens: the target tokens by which it is divided. step: the number of the batch in the
+        run, for the dropout masks. Returns (loss, plain negative log-likelihood) as arrays.
         """
         rows, width = batch.target_in.shape
         config = self.models[0].config

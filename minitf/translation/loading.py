@@ -139,7 +139,7 @@ def verified_decoding(
     """Return the ops whose forms may translate with a model (`forms.verified`), and its Decoding.
 
     Compared are the logits after a few tokens, and what a search makes of them.
-    logits: of the equations, as `load_and_probe` has them.
+    logits: those of the equations, as `load_and_probe` has them.
     """
     source, texts = (ids[_SECOND] for ids in decode.made_up_texts(model.config))
     texts = texts[:, :_TOKENS]
