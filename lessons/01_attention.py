@@ -729,8 +729,8 @@ same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_
 #   same in all sentences and heads.
 # - Where both apply, `padding_mask(ids) & causal_mask(T)` is $(B, 1, T, T)$.
 #
-# In the code, `_ids` refuses what is no array of ids, `None` in brackets makes an axis
-# of size 1, and `np.tri` has ones up to the diagonal.
+# In the code, `batch_of_ids` refuses what is no array of ids, `None` in brackets makes
+# an axis of size 1, and `np.tri` has ones up to the diagonal.
 
 # %%
 show(padding_mask)
