@@ -146,10 +146,10 @@ draw(figures.alike, "04_alike.png", apart)
 # | the largest of a query's 16 weights, on average | 0.25 | 0.07 |
 # | how far the words are apart, before and after | 0.96, 0.72 | 0.72, 0.03 |
 #
-# In the first, the scores differ by about 1, and so do the weights: equal ones would
-# be 1/16 = 0.06. So each word fetches a mix of its own. But unrelated vectors partly
-# cancel in a mix: the numbers shrink to 0.38. A score is made of products of two of
-# them, so the scores shrink to a seventh. Then all weights are nearly equal, and all
+# In the first, the scores differ by about 1, so the weights differ, too: equal ones
+# would be 1/16 = 0.06. So each word fetches a mix of its own. But unrelated vectors
+# partly cancel in a mix: the numbers shrink to 0.38. A score is made of products of two
+# of them, so the scores shrink to a seventh. Then all weights are nearly equal, and all
 # words fetch nearly the same mix.
 #
 # Which of the other parts of a layer slows the fall?
@@ -288,9 +288,25 @@ print("moved: ", (after - on_paper).round(3))
 # %% [markdown]
 # The last one, the 9 itself! Why?
 #
-# **Derive.** With three features every $n$ ends on a circle, drawn below. A move of $x$
-# leads out of its plane, along its radius or along the circle, and only the last moves
-# $n$. So cut the move of $x$ into three parts:
+# **Derive.** First with three features, since these can be drawn. The vectors with the
+# mean 0 lie in one plane, and those that also have the deviation 1 on a circle in it.
+# So every $n$ ends on this circle:
+
+# %%
+n_of_three = np.array([-1.0, -1.0, 2.0]) / 2**0.5  # mean 0, deviation 1
+a_move = np.array([0.9, -1.1, 1.1])
+without_mean = a_move - a_move.mean()
+left_of_move = without_mean - n_of_three * (without_mean * n_of_three).mean()
+draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_move)
+
+# %% [markdown]
+# ![The top of a circle, and the vector n as an arrow from its middle to its rim. At the tip of n, a move of x, without its mean, leads away at a slant. It is the sum of two arrows: a dashed one along n, marked lost, and one along the circle, marked as what moves n.](figures/04_gradient.png)
+#
+# *What to see: the picture is the plane. To add one number to all features leads
+# straight out of it. A move inside it is the sum of a part along $n$ (dashed), which
+# the norm takes back, and one along the circle, which moves $n$.*
+#
+# So cut any move of $x$ into three parts:
 #
 # 1. *Adding one number to all features* moves $m$ by as much. So $n$ stays.
 # 2. *Stretching all distances from the mean*, a move in proportion to $n$, makes $s$
@@ -365,22 +381,6 @@ claim("slope of adding a number", abs(by_adding) < 1e-12, f"{by_adding:.0e}")
 claim("slope of stretching", abs(by_stretching) < 1e-12, f"{by_stretching:.0e}")
 
 # %% [markdown]
-# With three features, the formula can be drawn:
-
-# %%
-n_of_three = np.array([-1.0, -1.0, 2.0]) / 2**0.5  # mean 0, deviation 1
-u_of_three = np.array([0.9, -1.1, 1.1])
-without_mean = u_of_three - u_of_three.mean()
-left_of_u = without_mean - n_of_three * (without_mean * n_of_three).mean()
-draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
-
-# %% [markdown]
-# ![The top of a circle, and the vector n as an arrow from its middle to its rim. At the tip of n, the gradient that arrives, without its mean, leads away at a slant. It is the sum of two arrows: a dashed one along n, marked lost, and one along the circle, marked passes back.](figures/04_gradient.png)
-#
-# *What to see: all vectors of three features with the mean 0 lie in one plane, and the
-# picture is that plane. With the mean 0 and the deviation 1, every $n$ ends on this
-# circle, so $n$ can only move along it.*
-#
 # The gradients of gain and bias are sums over all positions, of $gy \, n$ and of $gy$
 # (lesson 02).
 

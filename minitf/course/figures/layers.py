@@ -24,35 +24,35 @@ def facts(sizes, errors, best_additive, path):
 
 
 def two_means(n, without_mean, left, path):
-    """Draw, for three features, the part of a gradient along n and what is left without it.
+    """Draw, for three features, the part of a move along n and what is left without it.
 
-    n: (3,), with mean 0 and deviation 1. without_mean: (3,), the gradient without its mean. left:
+    n: (3,), with mean 0 and deviation 1. without_mean: (3,), the move of x without its mean. left:
     (3,), without its part along n as well. The view is along (1, 1, 1).
     """
     across = np.array([1.0, -1.0, 0.0]) / 2**0.5
     up = np.array([-1.0, -1.0, 2.0]) / 6**0.5
-    tip, arrives, stays = (
+    tip, moves, stays = (
         np.array([vector @ across, vector @ up]) for vector in (n, without_mean, left)
     )
-    lost = arrives - stays
+    lost = moves - stays
     figure = new_figure(WIDTH, 4.6)
     axes = figure.subplots()
-    axes.set_title("Back through a layer norm, the gradient loses its part along n", fontsize=FONT)
+    axes.set_title("A layer norm takes back what moves x along n", fontsize=FONT)
     axes.set_axis_off()
     angle = np.linspace(0.1, 0.9, 200) * np.pi
     axes.plot(3**0.5 * np.cos(angle), 3**0.5 * np.sin(angle), color="#999999", linewidth=1.5)
     _arrow(axes, 0 * tip, 0.97 * tip, "black")  # a gap: three arrows begin at its tip
-    _arrow(axes, tip, tip + arrives, COLOURS[4])
+    _arrow(axes, tip, tip + moves, COLOURS[4])
     _arrow(axes, tip, tip + lost, COLOURS[1], "--")
     _arrow(axes, tip, tip + stays, COLOURS[0])
     for part in (lost, stays):  # the other sides of the rectangle
-        axes.plot(*np.transpose([tip + part, tip + arrives]), ":", color="#999999", linewidth=1.5)
+        axes.plot(*np.transpose([tip + part, tip + moves]), ":", color="#999999", linewidth=1.5)
     axes.plot(*tip, "o", color="black", markersize=7, zorder=4)
     texts = {
         "n: the vector\nafter the norm": (0.1 * tip, (10, 0), "black"),
-        "the gradient u that arrives\nat n, without its mean": (tip + arrives, (9, 0), COLOURS[4]),
+        "a move of x,\nwithout its mean": (tip + moves, (9, 0), COLOURS[4]),
         "part along n: lost": (tip + 0.6 * lost, (-10, 0), COLOURS[1]),
-        "part along the circle:\npasses back": (tip + stays, (10, 0), COLOURS[0]),
+        "part along the circle:\nmoves n": (tip + stays, (10, 0), COLOURS[0]),
         "the norm puts\nevery vector\non this circle": ((-1.5, 1.3), (-6, 0), "#666666"),
     }
     for text, (point, right, colour) in texts.items():
