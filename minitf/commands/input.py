@@ -173,16 +173,16 @@ def _strip(line):
 # Lines from the terminal --------------------------------------------------------------------------
 
 
-def greet(folder, notes, unit=None):
+def greet(folder, notes, hint=None):
     """Tell a user at the terminal which model reads what is typed, and how to end.
 
-    unit: how to type (default: one sentence per line).
+    hint: how to type (default: one sentence per line).
     """
     from minitf.translation.languages import direction  # lazily: few texts are typed
 
     model = ", ".join(filter(None, (direction(notes), f"model {Path(folder).resolve().name}")))
     end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
-    say(blank_unprintable(f"{model}; {unit or 'one sentence per line'}, {end} ends"))
+    say(blank_unprintable(f"{model}; {hint or 'one sentence per line'}, {end} ends"))
 
 
 def _read_terminal(file):

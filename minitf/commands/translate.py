@@ -61,8 +61,8 @@ def translate(options, bundled=None):
         gc.freeze()
         gc.enable()
         if source.typed:
-            unit = "an empty line ends a paragraph" if options.paragraphs else None
-            greet(options.model, translator.notes, unit)
+            hint = "an empty line ends a paragraph" if options.paragraphs else None
+            greet(options.model, translator.notes, hint)
         search = Search(
             options.beam, options.alpha, options.max_extra, options.nbest, like=options.like
         )

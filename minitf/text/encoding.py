@@ -35,7 +35,7 @@ def not_text(start: bytes) -> str:
 
 
 def as_utf8(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
-    """Yield what read() returns, up to b"", as UTF-8: UTF-16 and UTF-32 are known by their marks.
+    """Yield what read() returns, up to b"", as UTF-8; a byte-order mark tells of UTF-16 or UTF-32.
 
     Raises UserError for a file that is not plain text, by its first bytes.
     """
@@ -43,13 +43,13 @@ def as_utf8(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
     while (data := read()) != b"":
         if not is_begun:
             start += data
-            if any(mark.startswith(start) and mark != start for mark in BOMS):
+            if any(bom.startswith(start) and bom != start for bom in BOMS):
                 continue  # the rest of the mark has not come yet
             if kind := not_text(start):
                 raise UserError(f"{name} is {kind}: save it as plain text, in UTF-8")
-            if mark := next(filter(start.startswith, BOMS), b""):
-                decoder = codecs.getincrementaldecoder(BOMS[mark])(errors="replace")
-            data, is_begun = start[len(mark) :], True
+            if bom := next(filter(start.startswith, BOMS), b""):
+                decoder = codecs.getincrementaldecoder(BOMS[bom])(errors="replace")
+            data, is_begun = start[len(bom) :], True
         yield decoder.decode(data).encode() if decoder else data
     if decoder:  # U+FFFD for a character whose end is missing
         yield decoder.decode(b"", final=True).encode()

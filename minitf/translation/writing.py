@@ -16,7 +16,7 @@ _STOP = r"(?<!\.)[.。]$"  # a full stop, and no ellipsis
 _ADDED = r"(?<![.!?])[.!。！]$"
 _FRAGMENT = 8  # the most words of a fragment
 _WORDS_END = r"\w[\"'”’»)\]]*$"
-_MARK = r"[,;:–—，；：、]$"  # after which reading.py cuts
+_PAUSE = r"[,;:–—，；：、]$"  # after which reading.py cuts
 _WORD = r"[^\W\d_]+"
 _DOUBLE_QUOTES = '["„“”«»]'
 
@@ -62,11 +62,11 @@ def as_one_sentence(
 
 
 def _without_stop(translation, source, spans, reason):
-    text, mark = translation.text, re.search(_MARK, source)
+    text, pause = translation.text, re.search(_PAUSE, source)
     if not text.endswith(spans):
         text = re.sub(_STOP, "", text)
-    if mark and text[-1:] not in ",;:–—.!?…":
-        text += mark[0]
+    if pause and text[-1:] not in ",;:–—.!?…":
+        text += pause[0]
     return translation._replace(text=text, problems=(*translation.problems, reason))
 
 

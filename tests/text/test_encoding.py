@@ -1,4 +1,4 @@
-"""Bytes to text: which encoding they are in, and marks of UTF-16 that come in pieces."""
+"""Bytes to text: which encoding they are in, and byte-order marks that come in pieces."""
 
 import pytest
 
