@@ -1,9 +1,9 @@
 """The forms of attention and multi-head attention on NumPy: scores in tiles that fit the cache.
 
-For texts of up to LONGEST_KEPT tokens, `_attend_in_rows` computes complete rows of scores and keeps
-the weights for backward. For longer texts, `_attend_in_blocks` computes the scores in blocks, and
-again in backward: its memory grows with the length of the text and not with its square. (A mask
-of the past and the numbers of dropout grow with the square, in one byte for each score.)
+A tile is complete rows of scores: all keys of some queries. For texts of up to LONGEST_KEPT tokens
+the weights are kept for backward. For longer ones they are computed again there, so that the memory
+grows with the length of the text and not with its square. (A mask of the past, and the numbers of
+dropout, grow with the square.)
 
 Apart from the products of matrices, the time goes into passes over the scores. Two things make
 these fewer or faster:
@@ -33,9 +33,8 @@ from minitf.functions import as_rows, swap
 from minitf.inputs import attention_arrays, linear_arrays
 from minitf.tensor import is_recording, recall, record
 
-LONGEST_KEPT = 512  # keys; with more, backward recomputes the weights instead of storing them
+LONGEST_KEPT = 512  # keys; with more, backward computes the weights again
 TILE_SCORES = 1 << 18  # scores; 1 MB of complete rows
-BLOCK_QUERIES, BLOCK_KEYS = 256, 512  # a block of 0.5 MB, which fits the cache with its gradient
 LARGE = 40  # exponent of 2; a sum of powers with smaller exponents can neither overflow nor vanish
 
 
@@ -89,39 +88,33 @@ def attend(q, k, v, mask=None, keep=None, factor=1):
     memory layout and be views of one array.
     backward reads q, k, v and y, so they must not change before.
     """
-    n_queries, n_keys = q.shape[-2], k.shape[-2]
-    shape = *q.shape[:-1], n_keys
-    # Without gradients nothing is kept: rows are faster then if a head's scores fit one tile.
-    if n_keys > LONGEST_KEPT and (is_recording() or n_queries * n_keys > TILE_SCORES):
-        visible = None if mask is None else np.broadcast_to(mask, shape)
-        return _attend_in_blocks(q, k, v, visible, keep, factor)
-    return _attend_in_rows(q, k, v, _limit(mask, shape, q.dtype), keep, factor)
+    shape = *q.shape[:-1], k.shape[-2]
+    tiles, limit = _tiles(shape), _limit(mask, shape, q.dtype)
 
+    def weights_of(tile, keys):
+        return _attention_weights(q[tile], k[keys], None if limit is None else limit[tile])
 
-# Short texts: complete rows of scores, and weights that are kept ----------------------------------
+    stored = None
+    if is_recording() and shape[-1] <= LONGEST_KEPT:
+        stored = [weights_of(tile, keys) for tile, keys, _ in tiles]
 
-
-def _attend_in_rows(q, k, v, limit, keep, factor):
-    """Return the same as `attend`, with weights that are stored for backward."""
-    tiles = _tiles((*q.shape[:-1], k.shape[-2]))
-    each = (
-        _attention_weights(q[tile], k[keys], None if limit is None else limit[tile])
-        for tile, keys, _ in tiles
-    )
-    stored = list(each) if is_recording() else each
+    def computed():
+        """Yield each tile, the index of its keys, whether it is their first, and its weights."""
+        for i, (tile, keys, first) in enumerate(tiles):
+            yield tile, keys, first, stored[i] if stored else weights_of(tile, keys)
 
     def dropped(x, tile):
         return x if keep is None else drop(x, keep[tile], factor)
 
     def average():
         y = np.empty_like(q, shape=(*q.shape[:-1], v.shape[-1]))
-        for (tile, keys, _), weights in zip(tiles, stored, strict=True):
+        for tile, keys, _, weights in computed():
             np.matmul(dropped(weights, tile), v[keys], out=y[tile])
         return y
 
     def backward(gy, gradients):
         g_query, g_key, g_value = gradients
-        for (tile, keys, first), weights in zip(tiles, stored, strict=True):
+        for tile, keys, first, weights in computed():
             g_weights = dropped(gy[tile] @ swap(v[keys]), tile)
             g_weights -= row_dots(g_weights, weights)
             g_weights *= weights
@@ -166,131 +159,6 @@ def add_product(x, y, out, first):
         np.matmul(x, y, out=out)
     else:
         out += x @ y
-
-
-# Long texts: blocks of scores, computed in forward and again in backward --------------------------
-
-
-def _attend_in_blocks(q, k, v, visible, keep, factor):
-    """Return the same as `attend`, with scores that backward computes a second time.
-
-    visible: the mask with the shape of the scores, or None.
-
-    Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
-    """
-    y = np.empty_like(q, shape=(*q.shape[:-1], v.shape[-1]))
-    arrays = q, k, v, y, visible, keep
-    heads = {
-        i: _Head(*(None if x is None else x[i] for x in arrays), factor)
-        for i in np.ndindex(q.shape[:-2])
-    }
-    for head in heads.values():
-        head.forward()
-
-    def backward(gy, gradients):
-        for i, head in heads.items():
-            head.backward(gy[i], *(g[i] for g in gradients))
-
-    return lambda: y, backward
-
-
-class _Head:
-    """The attention of one head, computed in blocks of scores: of some queries and some keys.
-
-        E = 2^(X - m)    X = Z log2(e), (T, S)    m: see _shifts, of each row
-        y = E v / s      s: the sum of each row of E
-        gZ = E * (g v^T - rowsum(g * y))    with g = gy / s
-
-    These are the equations of `functions.attention` with P = E / s. Its sum_r gP_tr P_tr is
-    gy_t . y_t, because gP = gy v^T and y = P v. So if m and s of each row are stored, backward can
-    compute one block after another, without the other blocks of the same rows.
-    """
-
-    def __init__(self, q, k, v, y, visible, keep, factor):
-        self.q, self.k, self.v, self.y, self.keep, self.factor = q, k, v, y, keep, factor
-        self.shifts = self.sums = None  # m (or None for 0) and s, (T, 1)
-        # (rows, columns, the mask or None if all is visible), of the blocks with visible keys
-        self.blocks = []
-        cuts = blocks((len(q),), BLOCK_QUERIES), blocks((len(k),), BLOCK_KEYS)
-        for (rows,), (columns,) in itertools.product(*cuts):
-            part = None if visible is None else visible[rows, columns]
-            if part is None or part.all():
-                self.blocks.append((rows, columns, None))
-            elif part.any():
-                self.blocks.append((rows, columns, part))
-
-    def forward(self):
-        """Write y; store m and s for backward."""
-        queries, y = self._queries(), np.zeros(self.y.shape, dtype=self.y.dtype)
-        self.shifts = self._find_shifts(queries)
-        self.sums = np.zeros((len(queries), 1), dtype=queries.dtype)
-        for block in self.blocks:
-            rows, columns, _ = block
-            powers = self._powers(block, queries)
-            self.sums[rows] += row_sums(powers)
-            y[rows] += self._drop(powers, block) @ self.v[columns]
-        self.sums += self.sums == 0  # 1 for a row that may attend to nothing
-        np.divide(y, self.sums, out=self.y)
-
-    def backward(self, gy, g_query, g_key, g_value):
-        """Write the gradients of q, k and v."""
-        queries, g = self._queries(), gy / self.sums
-        dots, ones = row_dots(g, self.y), np.ones((len(self.v), 1), dtype=g.dtype)
-        # (g, -dots) (v, 1)^T = g v^T - dots: one more column costs less than a pass over the block.
-        g_and_dots = np.concatenate((g, -dots), axis=1)
-        v_and_ones = np.concatenate((self.v, ones), axis=1)
-        inputs = self.q, self.k, self.v
-        sum_query, sum_key, sum_value = (np.zeros(x.shape, dtype=x.dtype) for x in inputs)
-        for block in self.blocks:
-            rows, columns, _ = block
-            powers = self._powers(block, queries)
-            if self.keep is None:
-                g_scores = g_and_dots[rows] @ v_and_ones[columns].T
-            else:
-                g_scores = self._drop(g[rows] @ self.v[columns].T, block)
-                g_scores += g_and_dots[rows, -1:]
-            g_scores *= powers
-            sum_query[rows] += g_scores @ self.k[columns]
-            sum_key[columns] += g_scores.T @ queries[rows]
-            sum_value[columns] += self._drop(powers, block).T @ g[rows]
-        np.multiply(sum_query, 1 / math.sqrt(self.q.shape[-1]), out=g_query)
-        np.divide(sum_key, LOG_E, out=g_key)  # `queries` contain this factor
-        g_value[...] = sum_value
-
-    def _queries(self):
-        """Return the queries times log2(e) / sqrt(d_k), so that their products with keys are X."""
-        return self.q * (LOG_E / math.sqrt(self.q.shape[-1]))
-
-    def _find_shifts(self, queries):
-        """Return m, or None if it is 0 in all rows, because |q . k| is at most |q| |k|."""
-        longest = [math.sqrt(row_dots(x, x).max()) for x in (queries, self.k)]  # |q| and |k|
-        if math.prod(longest) < LARGE - 1:  # 1 for what was rounded; false if one is NaN
-            return None
-        largest = np.full((len(queries), 1), -np.inf, dtype=queries.dtype)
-        for block in self.blocks:
-            rows, scores = block[0], self._scores(block, queries)
-            np.maximum(largest[rows], scores.max(axis=-1, keepdims=True), out=largest[rows])
-        return _shifts(largest)
-
-    def _scores(self, block, queries):
-        """Return X of a block."""
-        rows, columns, visible = block
-        scores = queries[rows] @ self.k[columns].T
-        if visible is not None:
-            np.copyto(scores, -np.inf, where=~visible)
-        return scores
-
-    def _powers(self, block, queries):
-        """Return E of a block."""
-        shifts = None if self.shifts is None else self.shifts[block[0]]
-        return _powers_of(self._scores(block, queries), shifts, is_masked=block[2] is not None)
-
-    def _drop(self, x, block):
-        """Return x, which has the shape of a block, after dropout."""
-        return x if self.keep is None else drop(x, self.keep[block[:2]], self.factor)
-
-
-# Shared by both programs --------------------------------------------------------------------------
 
 
 def _limit(mask, shape, dtype):

@@ -1,4 +1,4 @@
-"""The CPU form of attention: tiles and blocks that fit the cache, and scores computed again."""
+"""The CPU form of attention: tiles that fit the cache, and weights computed again."""
 
 import tracemalloc
 
@@ -28,10 +28,8 @@ def with_forms():
     ]
 )
 def tile(request, monkeypatch):
-    """How many scores a tile or a block may hold."""
+    """How many scores a tile may hold."""
     monkeypatch.setattr(cpu_attention, "TILE_SCORES", request.param)
-    monkeypatch.setattr(cpu_attention, "BLOCK_QUERIES", min(T, request.param))
-    monkeypatch.setattr(cpu_attention, "BLOCK_KEYS", max(1, request.param // T))
     return request.param
 
 
@@ -62,7 +60,6 @@ def test_scores_far_from_0_have_a_softmax(longest, dtype, rng, monkeypatch):
     subtracted.
     """
     monkeypatch.setattr(cpu_attention, "LONGEST_KEPT", longest)
-    monkeypatch.setattr(cpu_attention, "BLOCK_KEYS", 3)
     value, mask = rng.normal(size=(2, 3, S, D)).astype(dtype), np.arange(S) < 5
     for of_query, of_key in ((-1000, 1), (1000, 1), (1, -1000), (1, 1000)):
         query, key = np.ones((2, 3, T, K), dtype), np.ones((2, 3, S, K), dtype)
@@ -152,26 +149,12 @@ def test_whether_powers_of_2_are_fast(found, expected, monkeypatch):
     assert cpu_attention._has_fast_exp2() is expected
 
 
-def test_blocks_that_the_mask_hides_are_not_computed(rng, monkeypatch):
-    monkeypatch.setattr(cpu_attention, "BLOCK_KEYS", 256)
-    computed = []
-    powers = cpu_attention._Head._powers
-    monkeypatch.setattr(
-        cpu_attention._Head,
-        "_powers",
-        lambda head, block, queries: computed.append(block) or powers(head, block, queries),
-    )
-    F.attention(*(Tensor(x[:, :1]) for x in heads(rng, "float32")), np.tri(LONG, dtype=bool))
-    assert len(computed) == 6  # of 3 x 3
-    assert sum(limit is None for _, _, limit in computed) == 3
-
-
-def peak(length, mask=None):
+def peak(length):
     """Return the peak memory of attention over a text of this length, forward and backward."""
     x = Tensor(np.ones((1, 2, length, 8), np.float32))
     tracemalloc.start()
     try:
-        F.attention(x, x, x, mask).backward(x.data)
+        F.attention(x, x, x).backward(x.data)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -179,4 +162,3 @@ def peak(length, mask=None):
 
 def test_memory_grows_with_the_length_and_not_with_its_square():
     assert peak(2048) < 1.5 * peak(1024)
-    assert peak(2048, np.tri(2048, dtype=bool)) < 1.6 * peak(1024, np.tri(1024, dtype=bool))

@@ -87,7 +87,6 @@ def any_axes_in_front(rng, monkeypatch):
         expected = results(composed, arrays, mask, rate)
     monkeypatch.setattr(cpu_attention, "TILE_SCORES", int(rng.choice([1, 4, 10, 30, 10**6])))
     monkeypatch.setattr(cpu_attention, "LONGEST_KEPT", int(rng.choice([0, 3, 512])))
-    monkeypatch.setattr(cpu_attention, "BLOCK_KEYS", int(rng.choice([1, 3])))
     monkeypatch.setattr(cpu_attention, "LARGE", int(rng.choice([0, 2, 40])))
     agree(results(F.attention, arrays, mask, rate, SEED), expected, 1e-10)
     with no_grad():

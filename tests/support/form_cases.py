@@ -759,8 +759,7 @@ def _table_used_twice(dtype):
     return _with_gradients(compute, x, [module.astype(dtype)])
 
 
-# The sizes at which a form takes another branch: {name: {module: {constant: size}}}. With a single
-# key the equation's gradients are exactly 0; attention in blocks returns rounding errors there.
+# The sizes at which a form takes another branch: {name: {module: {constant: size}}}.
 TILES = {
     "sizes as they are": {},
     "small tiles": {
@@ -781,7 +780,7 @@ TILES = {
         **{f"gpu.{name}": {"STRIPE": 2} for name in ("fused", "kernels", "warps")},
     },
     "tiles of one head": {
-        "cpu.attention": {"LONGEST_KEPT": 1, "BLOCK_QUERIES": 2, "BLOCK_KEYS": 3, "LARGE": 1},
+        "cpu.attention": {"TILE_SCORES": T * S, "LONGEST_KEPT": 1, "LARGE": 1},
         "cpu.loss": {"CHUNK_ROWS": 10},
         "cpu.packed": {"_CUT": False, "_LARGE": 1},
     },
@@ -790,7 +789,7 @@ TILES = {
         "cpu.loss": {"CHUNK_ROWS": 1},
     },
     "tiles of one sentence": {
-        "cpu.attention": {"TILE_SCORES": 0, "LONGEST_KEPT": 1, "BLOCK_KEYS": 4},
+        "cpu.attention": {"TILE_SCORES": H * T * S, "LONGEST_KEPT": 1},
         "cpu.loss": {"CHUNK_ROWS": 66},
     },
 }
