@@ -25,7 +25,7 @@ from minitf.inputs import (
     linear_arrays,
 )
 from minitf.nn import Linear
-from minitf.tensor import as_array, gradient_out, gradient_so_far, is_recording, record
+from minitf.tensor import as_array, gradient_out, gradient_so_far, record
 
 CACHED = 2**24  # bytes of an array that stays in the cache of a GPU, which has 40 MB or more
 
@@ -182,8 +182,19 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     if not has_kernels(q, k, v) or len(shape) != 4 or not math.prod(shape):
         return NotImplemented
     numbers = numbers_of_next_mask(shape, rate, seed)
-    y, backward = fused.attention(q, k, v, mask, numbers, recording=is_recording())
-    return record(y, (query, key, value), backward)
+    # Forward and backward multiply them six times, so they are copied once, instead of each time.
+    arrays = [_heads_first(each) for each in (q, k, v)]
+    y, gradients = fused.attention(*arrays, mask, numbers)
+
+    def backward(gy):
+        return tuple(g.swapaxes(0, 1) for g in gradients(_heads_first(gy)))
+
+    return record(y.swapaxes(0, 1), (query, key, value), backward)
+
+
+def _heads_first(x):
+    """Return an operand (B, H, T, K) as contiguous heads (H, B, T, K)."""
+    return xp.ascontiguousarray(as_operand(x).swapaxes(0, 1))
 
 
 # Multi-head attention: few products, and few copies to arrange the heads -------------------------
@@ -196,9 +207,8 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
         [Q K V] = x [W^Q W^K W^V]                       if the memory is x
         Q = x W^Q  and  [K V] = memory [W^K W^V]        otherwise
 
-    The heads come first, (H, B, T, K): the matrices of a batch are then at equal distances, as
-    cuBLAS needs them. In bfloat16, arrays that are only operands of the next product (Q, K, V, the
-    context, and their gradients) are written in bfloat16 by the product that makes them.
+    In bfloat16, arrays that are only operands of the next product (Q, K, V, the context, and their
+    gradients) are written in bfloat16 by the product that makes them.
 
     In backward each weight has a product of its own, so that its gradient can be written where it
     belongs, in the flat gradients.
@@ -214,12 +224,8 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
     n_rows = batch * length
     rate = attention.rate if attention.training else 0.0
     numbers = numbers_of_next_mask((batch, n_heads, length, k.shape[2]), rate)
-    scale = 1 / math.sqrt(size)
     mask = None if mask is None else as_mask(mask)
-    # A view, (B, H, T, S): masks, and the random numbers of dropout, are in this order.
-    scores = matmul(q, k.swapaxes(2, 3)).swapaxes(0, 1)
-    weights, used = fused.softmax_dropout(scores, mask, scale, numbers)
-    context = matmul(used.swapaxes(0, 1), v, out=empty_operand(q.shape))  # (H, B, T, K)
+    context, context_backward = fused.attention(q, k, v, mask, numbers, empty_operand(q.shape))
     merged = fused.swap_first_axes(context.reshape(n_heads, n_rows, size))  # (N, H, K)
     merged = merged.reshape(n_rows, n_heads * size)
     w = as_operand(attention.output.weight.data)
@@ -228,15 +234,8 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
     def backward(gy):
         gy = as_operand(gy.reshape(n_rows, w.shape[1]))
         g_context = _product_in_heads(gy, w.T, n_heads).reshape(q.shape)
-        g_used = matmul(g_context, v.swapaxes(2, 3)).swapaxes(0, 1)  # (B, H, T, S)
-        # The weights after dropout are computed again, so that forward need not keep them.
-        g_scores, used = fused.softmax_dropout_gradient(g_used, weights, scale, numbers)
-        g_scores, used = as_operand(g_scores.swapaxes(0, 1)), used.swapaxes(0, 1)  # (H, B, T, S)
         pairs = [(p, empty_operand(p.y.shape)) for p in projections]  # each with the gradient of y
-        g_q, g_k, g_v = (heads for p, g_y in pairs for heads in p.heads(g_y))
-        matmul(g_scores, k, out=g_q)
-        matmul(g_scores.swapaxes(2, 3), q, out=g_k)
-        matmul(used.swapaxes(2, 3), g_context, out=g_v)
+        context_backward(g_context, [heads for p, g_y in pairs for heads in p.heads(g_y)])
         gradients = [gradient for p, g_y in pairs for gradient in p.backward(g_y)]
         return (*gradients, matmul(merged.T, gy, out=gradient_out(attention.output.weight)))
 

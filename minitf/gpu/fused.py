@@ -194,26 +194,26 @@ def softmax_dropout_gradient(g, weights, scale, numbers=NO_DROPOUT):
     return g, used
 
 
-def attention(query, key, value, mask=None, numbers=NO_DROPOUT, recording=True):
-    """Return dropout(softmax(query key^T / sqrt(d_k))) value: (B, H, T, U).
+def attention(query, key, value, mask=None, numbers=NO_DROPOUT, out=None):
+    """Return dropout(softmax(query key^T / sqrt(d_k))) value: (H, B, T, U), in `out` if given.
 
-    query: (B, H, T, K)   key: (B, H, S, K)   value: (B, H, S, U)
-    recording: whether backward, which returns the gradients of these three, will be called.
+    query: (H, B, T, K)   key: (H, B, S, K)   value: (H, B, S, U), may be rounded
+    The heads come first: the matrices of a batch are then at equal distances, as cuBLAS needs them.
+    The mask, and the random numbers of dropout, are in the order (B, H, T, S).
+    backward returns the gradients of query, key and value, in `outs` if given.
     """
     scale = 1 / math.sqrt(query.shape[-1])
-    query, key, value = map(as_operand, (query, key, value))
-    if recording:  # forward and backward multiply them six times: copied once, instead of each time
-        query, key, value = map(xp.ascontiguousarray, (query, key, value))
-    weights, used = softmax_dropout(matmul(query, key.swapaxes(-1, -2)), mask, scale, numbers)
-    y = matmul(used, value)
+    scores = matmul(query, key.swapaxes(2, 3)).swapaxes(0, 1)  # a view
+    weights, used = softmax_dropout(scores, mask, scale, numbers)
+    y = matmul(used.swapaxes(0, 1), value, out)
 
-    def backward(gy):
-        gy = xp.ascontiguousarray(as_operand(gy))
-        g_used = matmul(gy, value.swapaxes(-1, -2))
+    def backward(gy, outs=(None, None, None)):
+        g_used = matmul(gy, value.swapaxes(2, 3)).swapaxes(0, 1)
+        # The weights after dropout are computed again, so that forward need not keep them.
         g, used = softmax_dropout_gradient(g_used, weights, scale, numbers)
-        g = as_operand(g)
-        g_query, g_key = matmul(g, key), matmul(g.swapaxes(-1, -2), query)
-        return g_query, g_key, matmul(used.swapaxes(-1, -2), gy)
+        g, used = as_operand(g.swapaxes(0, 1)), used.swapaxes(0, 1)
+        products = (g, key), (g.swapaxes(2, 3), query), (used.swapaxes(2, 3), gy)
+        return [matmul(*pair, out) for pair, out in zip(products, outs, strict=True)]
 
     return y, backward
 
