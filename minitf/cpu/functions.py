@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from minitf import functions, optim, transformer
-from minitf.common.layers import is_plain_network, is_plain_norm, rate_of
+from minitf.common.layers import is_plain_norm, rate_of
 from minitf.cpu.sums import add_segments, blocks, column_sums, row_dots, row_sums
 from minitf.cpu.threads import parallel_for
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import as_rows
 from minitf.inputs import checked_ids, layer_norm_arrays, linear_arrays
-from minitf.tensor import as_array, gradient_out, gradient_so_far, is_recording, recall, record
+from minitf.tensor import as_array, gradient_out, gradient_so_far, recall, record
 
 
 @form_of(functions.linear)
@@ -35,34 +35,6 @@ def linear(x, weight, bias=None):
         return (gy @ w.T).reshape(shape), g_weight, g_bias
 
     return record(y.reshape(*shape[:-1], w.shape[1]), (x, weight, bias), backward)
-
-
-@form_of(transformer.feed_forward_network)
-def feed_forward_network(x, inner, activation, dropout, outer):
-    """Compute bias, ReLU and dropout in the array of the first product."""
-    if not is_recording() or not is_plain_network(inner, activation, dropout, outer):
-        return NotImplemented
-    x_data, w, b = linear_arrays(x, inner.weight, inner.bias)
-    shape, x_again = (*x_data.shape[:-1], w.shape[1]), recall(x, x_data)
-    hidden = as_rows(x_data) @ w  # (N, F)
-    if b is not None:
-        hidden += b
-    np.maximum(hidden, 0, out=hidden)
-    mask, factor = next_mask(shape, rate_of(dropout))
-    if mask is not None:
-        hidden *= mask.reshape(hidden.shape)
-        hidden *= factor
-
-    def backward(gy):
-        g_hidden = gy.reshape(hidden.shape) * (hidden > 0)  # 0 also where hidden was dropped
-        if factor != 1:
-            g_hidden *= factor
-        g_weight = np.matmul(as_rows(x_again()).T, g_hidden, out=gradient_out(inner.weight))
-        g_bias = None if b is None else column_sums(g_hidden)
-        return (g_hidden @ w.T).reshape(*shape[:-1], len(w)), g_weight, g_bias
-
-    activated = record(hidden.reshape(shape), (x, inner.weight, inner.bias), backward)
-    return functions.linear(activated, outer.weight, outer.bias)
 
 
 @form_of(functions.layer_norm)

@@ -288,8 +288,7 @@ class _HeadProjection:
 
         y = x [W_1 W_2 ...]
 
-    y: the heads of all layers, (heads, N, K), for the N = B * T rows of x (B, T, D). The cores
-    of a CPU compute rows first: see _RowProjection in cpu/attention.py.
+    y: the heads of all layers, (heads, N, K), for the N = B * T rows of x (B, T, D).
     parents: the input and the weight of each layer; `backward` returns their gradients.
     """
 

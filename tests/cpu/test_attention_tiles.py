@@ -134,21 +134,6 @@ def test_a_head_has_the_same_bits_beside_others(rng):
         assert np.array_equal(both[0][:1], alone)
 
 
-@pytest.mark.parametrize(
-    "found, expected",
-    [
-        ({}, False),
-        ({"exp2": {"ff": {"current": "baseline(X86_V2)"}}}, False),
-        ({"exp2": {"ff": {"current": "X86_V4"}}}, True),
-    ],
-    ids=["built without", "an older processor", "AVX-512"],
-)
-def test_whether_powers_of_2_are_fast(found, expected, monkeypatch):
-    monkeypatch.setattr(np.lib.introspect, "opt_func_info", lambda **_: found)
-    monkeypatch.setattr("sys.platform", "linux")
-    assert cpu_attention._has_fast_exp2() is expected
-
-
 def peak(length):
     """Return the peak memory of attention over a text of this length, forward and backward."""
     x = Tensor(np.ones((1, 2, length, 8), np.float32))

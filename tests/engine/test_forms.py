@@ -83,7 +83,7 @@ def hold_case(case, folder, dtype, library=None):
     expected = equation(case.compute, dtype)
     with using(library or LIBRARY[folder]), form_cases.watched(folder) as taken:
         close(case.compute(dtype), expected, dtype, str(case), TOLERANCE.get(library))
-    assert taken >= set(case.ops), f"{case}: who computes it?"
+    assert taken >= set(case.ops) & forms._forms[folder].keys(), f"{case}: who computes it?"
 
 
 @contextlib.contextmanager
@@ -157,7 +157,7 @@ def refuse_alike(row, folder):
     assert said[0] == said[1], row
 
 
-@pytest.mark.parametrize("length", [24, 600])  # complete rows of scores, and blocks of them
+@pytest.mark.parametrize("length", [24, 600])  # with weights that are kept, and computed again
 @pytest.mark.parametrize("largest", [1, 4])
 @pytest.mark.parametrize("hidden", ["later positions", "padding", "another sentence"])
 def test_what_a_query_may_not_see_changes_no_bit_of_its_result(length, largest, hidden, rng):

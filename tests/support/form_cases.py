@@ -460,7 +460,7 @@ def _module_cases():
         Case("modules", (transformer.feed_forward_network, transformer.add_and_norm), _modules),
         Case("heads", (transformer.multi_head_attention,), _heads),
         Case("inputs that the heads leave to the equation", (), _of_other_inputs),
-        Case("a shared matrix", (transformer.feed_forward_network,), _shared_matrix, ("cpu",)),
+        Case("a shared matrix", (F.linear,), _shared_matrix, ("cpu",)),
         Case("a table that is used twice", (F.embedding,), _table_used_twice),
     ]
 
@@ -763,12 +763,7 @@ def _table_used_twice(dtype):
 TILES = {
     "sizes as they are": {},
     "small tiles": {
-        "cpu.attention": {
-            "TILE_SCORES": 2 * S,
-            "LONGEST_KEPT": 10**6,
-            "LARGE": 1,
-            "HAS_FAST_EXP2": True,
-        },
+        "cpu.attention": {"TILE_SCORES": 2 * S, "LONGEST_KEPT": 10**6, "LARGE": 1},
         "cpu.loss": {"CHUNK_ROWS": 3, "CHUNK": 1},
         "cpu.threads": {"_MIN_ITEMS": 1},
         "cpu.decode": {"_CACHED": 80, "_HUGE": 1},
@@ -785,7 +780,7 @@ TILES = {
         "cpu.packed": {"_CUT": False, "_LARGE": 1},
     },
     "tiles of one query": {
-        "cpu.attention": {"TILE_SCORES": 1, "LONGEST_KEPT": S, "HAS_FAST_EXP2": False},
+        "cpu.attention": {"TILE_SCORES": 1, "LONGEST_KEPT": S},
         "cpu.loss": {"CHUNK_ROWS": 1},
     },
     "tiles of one sentence": {
