@@ -10,7 +10,8 @@ from minitf.errors import UserError
 # Spans that the grammars do not know; the groups have the names of their kinds. A list of
 # definitions, an alert, a container and a footnote keep their lines.
 _MORE = re.compile(
-    r"(?P<separator>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*"  # ::: note
+    r"(?P<separator>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:"  # ::: note
+    r"|\[[^\]\n]+\]:[ \t]+\S+(?:[ \t]+[\"'(].*)?$)[\s>]*"  # [a]: b.md, below a footnote
     r"|<br\s*/?>|(?<=\s)[|·•/→](?=\s))"  # <br>, and what separates links
     r"|(?P<word>\w*(?:\\_\w*)+|\\&"  # snake\_case
     r"|(?<!\\)\{[#.:{%][^{}]*\}+"  # {#section}
@@ -61,15 +62,14 @@ def read_markdown(document: str) -> tuple[str, list[Segment]]:
     """
     blocks, inline = _parsers()
     # The grammar ends an underline, a rule and front matter only where a line ends.
-    data, segments, labels, texts = f"{document}\n".encode(), [], set(), []
+    data, segments, texts = f"{document}\n".encode(), [], []
+    labels = set(map(_normal_label, re.findall(r"(?m)^[ \t>]*(\[[^\]\n]+\]):", document)))
     places, todo = char_offsets(data), [blocks.parse(data).root_node]
     while todo:
         node = todo.pop()
         start, stop = places[node.start_byte], places[node.end_byte]
         if node.type == "html_block":
             segments += html_segments(document, start, stop)
-        elif node.type == "link_label":
-            labels.add(_normal_label(document[start:stop]))
         elif node.type == "link_title":
             segments += _title_segments(document, start + 1, stop - 1)
         elif node.type in ("inline", "pipe_table_cell") or (

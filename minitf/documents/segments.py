@@ -85,7 +85,7 @@ class Segment:
 
 
 def _between_markup(turns):
-    """Return after which markup each word stands, and after which markup a text stands."""
+    """Return after which markup each word stands, and after which a text up to the next one."""
     place, words, filled = None, set(), set()
     for span, text in zip([None, *turns[1::2]], turns[::2], strict=True):
         if span and span.kind == Kind.MARKUP:
@@ -94,7 +94,7 @@ def _between_markup(turns):
             words.add((place, span))
         if text.strip():
             filled.add(place)
-    return words, filled
+    return words, filled - {None, place}
 
 
 def segments_in(

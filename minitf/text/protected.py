@@ -33,7 +33,7 @@ _DIGITS = r"\d+(?:[.,:/'\u2013×x-]\d+)*(?![.,]?\d)"
 _UNIT = r"(?: ?[ghlmVW]| s)(?![\w'/])"  # of measurement, of one letter
 _ANY_NUMBER = rf"{_DIGITS}(?:{_UNIT})?"
 _NUMBER = r"(?:\d+(?:[.,:/'\u2013×-]\d+)+|\d{5,})(?![.,]?\d)"
-_SIGN = r"[^\w\s.,;:!?'\"(){}\[\]\u2013-]"  # a symbol, and no punctuation
+_SIGN = r"[^\w\s.,;:!?'\"(){}\[\]\u2013\U000f0000-\U0010ffff-]"  # a symbol, no punctuation
 # Around a word _ is emphasis, and read as *; all patterns take it for a letter.
 _EMPHASIS = rf"(?<!\w)_(?={_ALNUM})|(?<={_ALNUM}|[.,:;!?)])_(?!\w|\.\w)"
 _KEY = r"[B-HJ-Z]\d*"  # A and I are words

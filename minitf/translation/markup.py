@@ -137,8 +137,9 @@ def place_markup(
     for piece, row in zip(markup, scores, strict=True):
         if piece.before in _STOPS:  # it touches one here as well, if there is another
             row[1:] -= _PENALTY * np.array([not word.endswith(piece.before) for word in words])
+    value = "|".join([*map(re.escape, spans), r"\d+"])
     before = [
-        np.cumsum([0, *(sum(map(word.count, spans)) for word in each)]) for each in (read, words)
+        np.cumsum([0, *(len(re.findall(value, word)) for word in each)]) for each in (read, words)
     ]
     return with_markup(target, markup, gaps_of(markup, *before, scores))
 

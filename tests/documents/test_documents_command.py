@@ -161,6 +161,8 @@ def test_marks_out_of_order_do_not_leave_the_text():
     text = '"{a} and <a>b c</a> d"'
     assert translate_with(moved("w and s", "and sw "), text, "json") == text.encode()
     assert translate_with(moved("sb ct", "st"), text, "json") == text.encode()
+    text = '"a <a>b</a> c"'  # the text before the first tag, or behind the last, may be elsewhere
+    assert translate_with(moved("a sbt c", "sa b ct"), text, "json") == b'"<a>a b c</a>"'
     text = "<p>a <img src=x> <kbd>b</kbd> c</p>"  # what opens nothing keeps nothing apart
     into = translate_with(moved("a (.*) v", r"v a \1"), text, "html")
     assert into == b"<p><kbd>b</kbd> a <img src=x> c</p>"
@@ -209,6 +211,7 @@ def test_marks_out_of_order_do_not_leave_the_text():
         ("md", "pay $5 or $6, $x$ and\n$y z$\n", "PAY $5 OR $6, $x$ AND $y z$\n"),
         ("md", "> [!NOTE]\n> a\n", "> [!NOTE]\n> A\n"),
         ("md", "[^1]: a\n[^2]: b[^1]\n", "[^1]: A\n[^2]: B[^1]\n"),
+        ("md", "[^1]: a [b]\n[b]: <c> 'd'\n[e f]: g\n", "[^1]: A [B][b]\n[b]: <c> 'd'\n[e f]: g\n"),
         ("md", "a\\\nb  \nc\n", "A\\\nB  \nC\n"),
         ("md", '[a](b "c") ![d](e "f")\n', '[A](b "C") ![D](e "F")\n'),
         ("md", "[a](b) | [c](d) · [e [f]](g)\n", "[A](b) | [C](d) · [E [F]](g)\n"),

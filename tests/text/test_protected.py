@@ -69,6 +69,7 @@ Tom |%| went |→| there |{| |}| |->| |<-| |=>| it |•| was |$| ten |;| yes |!|
 the dog|(s)| |(|really|)| or he|/|she |[|so|]| is |<|I am|>| 3 |m/s|, |km/h|
 |AT&T| and |Q&A| |&| so on
 A hat |\U0001f600| and |\U0001f468\u200d\U0001f469\u200d\U0001f467|!
+Nur |\U00100000||$5||\U00100001| und |\U00100000||5%||\U00100001|.
 The child|(ren)|, 4|(a)||(iii)|, |Schüler*innen|.
 Ich mag |Dvořák|, |日本語| und Käse.
 """.strip().split("\n")

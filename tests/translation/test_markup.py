@@ -76,13 +76,14 @@ def test_markup_stands_where_the_model_expects_it(line, translation, likely_pair
     [
         ("It is (17:45) so", "① ist das so", "(17:45 ist das) so"),
         ("17:45 it ♥ is so", "So es ist ①", "So es ist 17:45 ♥"),
+        ("It is <b>5</b> so", "5 ist das so", "<b>5 ist das</b> so"),
         ("17:45 is <b>it</b> so", "So ① ist es", "So 17:45 <b>ist</b> es"),
     ],
 )
 def test_the_spans_between_two_pieces_are_those_of_the_source(line, translation, expected):
     source, spans, markup = read(line)
     text = place_markup(translation, markup, source, "", None, ["①"])
-    assert insert_markup(text, markup, {"①": spans[0]}) == expected
+    assert insert_markup(text, markup, {"①": "".join(spans)}) == expected
 
 
 def test_markup_keeps_its_order_and_a_word_between_them():
