@@ -410,13 +410,13 @@ same("the slope of a weight w is w (1 - w)", slopes, firsts * (1 - firsts), rtol
 # %% [markdown]
 # Without a lead, the weight is 0.5, and it follows its score with a slope of 0.25. With
 # a lead of 8, the first key takes everything, and its slope is 0.000335, which is 746
-# times smaller. A model learns by following slopes (lesson 02): where there is none, it
-# cannot. The slope of a weight $w$ is $w (1 - w)$, as lesson 02 derives, so a weight
-# near 0 has none either.
+# times smaller. A model follows slopes in small steps (lesson 02): where there is none,
+# it cannot learn. The slope of a weight $w$ is $w (1 - w)$, as lesson 02 derives, so a
+# weight near 0 has none either.
 #
 # Divided by 8, as for a $d_k$ of 64, the lead of 8 becomes a lead of 1, and the slopes
-# are nearly equal. **That counts, because all queries share one step.** One learned
-# matrix makes all queries (lesson 03). A longer step makes up for slopes that are small
+# are nearly equal. **That counts, because all queries share one step:** one learned
+# matrix makes them all (lesson 03). A longer step makes up for slopes that are small
 # everywhere. It cannot make up for one that is small here and large there: what suits
 # the query with the slope 0.25 does nothing for the one whose slope is 746 times
 # smaller. Lesson 07 tries it.
@@ -425,8 +425,8 @@ same("the slope of a weight w is w (1 - w)", slopes, firsts * (1 - firsts), rtol
 # Of each query take the largest weight $w$, and its slope. If $w$ is near 1, all others
 # are near 0, and no weight of this query has a slope. A query with less than a tenth of
 # the average slope in its line has *nearly no slope*: a step that suits the average
-# moves it less than a tenth as far. The tenth is our choice; another limit changes the
-# numbers, but not what they show.
+# moves it less than a tenth as far. Another limit than our tenth changes the numbers,
+# but not what they show.
 
 
 # %%

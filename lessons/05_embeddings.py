@@ -615,9 +615,9 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 #
 # The second, of two positions, is largest at the place before, but only by 32 to 30.9.
 # The first, of two words: a small turn hardly changes $w$, so it fits *itself* with
-# about 62, and any other word with 0 on average. The last two, of a word and a
-# position, are 0 on average, too. So a word's own place wins, 93 to 32, on average
-# over the words of a new model with $d_{model}$ 64:
+# about 62, nearly all of its squared length of 64, and any other word with 0 on
+# average. The last two, of a word and a position, are 0 on average, too. So in a new
+# model a word's own place wins, 93 to 32:
 #
 # | score with | $wR \cdot w'$ | $pR \cdot p'$ | the last two | together |
 # |---|---|---|---|---|
