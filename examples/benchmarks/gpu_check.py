@@ -18,8 +18,8 @@ line, and FOLDER/log.txt all that it printed: so a run that is killed leaves wha
     course          the nine lessons on CuPy
     sanitizer       the tests of the kernels, with NVIDIA's compute-sanitizer
 
-All take at most 13 minutes: the first five 9, the last two 4. Those that measure are rows of
-benchmark.py, such as `--rows gpu-small`; their reports are FOLDER/gpu-small.json and so on.
+All take at most 13 minutes: the first five 9, the last two 4. The parts that measure are rows
+of benchmark.py, such as `--rows gpu-small`; their reports are FOLDER/gpu-small.json and so on.
 
 It needs NumPy, CuPy, sentencepiece, sacrebleu, safetensors, threadpoolctl and pytest, and PyTorch
 for the comparisons; minitf need not be installed. CuPy keeps compiled kernels in

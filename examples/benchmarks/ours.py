@@ -18,7 +18,7 @@ from benchmarks import work
 from benchmarks.protocol import ON_GPU, cores, serve
 from minitf import Config, Transformer, __version__, backend, forms
 from minitf.cpu.machine import keep_memory
-from minitf.cpu.workers import over_cores
+from minitf.cpu.processes import over_cores
 from minitf.data import corpora, toy
 from minitf.data.dataset import UpdateBatches
 from minitf.gpu.matmul import use_precision
@@ -64,8 +64,7 @@ def model_of(task):
     """Return a model with the weights that all contenders start from; precision: on a GPU."""
     if "precision" in task:
         use_precision(task["precision"])
-    with np.load(task["weights"]) as arrays:
-        # Read one by one.
+    with np.load(task["weights"]) as arrays:  # which are read one by one
         return Transformer(Config(**task["model"]), initialise=False).load_state(arrays)
 
 

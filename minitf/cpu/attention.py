@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from minitf import functions
-from minitf.cpu.sums import blocks, row_dots, row_sums
+from minitf.cpu.sums import add_product, blocks, row_dots, row_sums
 from minitf.dropout import drop, next_mask
 from minitf.forms import form_of
 from minitf.functions import swap
@@ -27,7 +27,7 @@ from minitf.tensor import is_recording, record
 
 LONGEST_KEPT = 512  # keys; with more, backward computes the weights again
 TILE_SCORES = 1 << 18  # scores; 1 MB of complete rows
-LARGE = 30  # of a score; a sum of exponentials of smaller ones can neither overflow nor vanish
+LARGE = 30  # a score; a sum of exponentials of smaller ones can neither overflow nor vanish
 
 
 @form_of(functions.attention)
@@ -106,14 +106,6 @@ def _attention_weights(query, key, limit):
     sums = row_sums(weights)
     weights /= sums + (sums == 0)  # 1 for a row that may attend to nothing
     return weights
-
-
-def add_product(x, y, out, first):
-    """Write the product x y to `out` if it is the first, otherwise add it."""
-    if first:
-        np.matmul(x, y, out=out)
-    else:
-        out += x @ y
 
 
 def _limit(mask, shape, dtype):

@@ -8,14 +8,13 @@ Padding takes no part in the products.
 import numpy as np
 
 from minitf import loss
-from minitf.cpu.attention import add_product
-from minitf.cpu.sums import blocks, column_sums, row_sums
+from minitf.cpu.sums import add_product, blocks, column_sums, row_sums
 from minitf.forms import form_of
 from minitf.functions import as_rows
 from minitf.tensor import gradient_out, is_recording, no_grad, record
 
 CHUNK_ROWS = 512  # rows of logits held in memory at once; with fewer, products get slower
-CHUNK = 1 << 23  # logits of as many rows, if these are fewer; but of at least 256
+CHUNK = 1 << 23  # logits at most; a chunk has fewer rows then, but at least 256
 
 
 @form_of(loss.projected_cross_entropy)
@@ -70,7 +69,7 @@ def loss_and_gradient(logits, target, smoothing):
 
     because ln p_v = logit_v - log_sum, and q_v is `wrong` for every id, plus `rest` for the true
     id. So no array of ln p is needed. `rest` has to be positive: if the true id is impossible, its
-    ln p is -infinity. Other impossible ids, of which q_v is 0, are left out of the last sum.
+    ln p is -infinity. Other impossible ids, whose q_v is 0, are left out of the last sum.
     """
     smoothing = float(smoothing)  # a NumPy scalar would widen float32
     size = logits.shape[1]

@@ -60,9 +60,9 @@ def keep_memory() -> None:
     """Ask the C library to keep freed memory for the next array of that size.
 
     By default each array of some megabytes is returned to the system when it is freed, and its
-    pages are fetched again, zeroed, for the next one: a quarter of a training step. For a program
-    that trains or translates and then ends: what it frees stays its own. Call once, before that.
-    Works on Linux with glibc; elsewhere it does nothing.
+    pages are fetched again, zeroed, for the next one: a quarter of a training step. Programs that
+    train or translate, and then end, call this once at their beginning: no other program gets the
+    memory that they free. It works on Linux with glibc; elsewhere it does nothing.
     """
     if sys.platform != "linux":
         return
@@ -78,7 +78,7 @@ def keep_memory() -> None:
 def free_memory() -> int | None:
     """Return how many bytes new arrays may take, None if unknown.
 
-    On the GPU in use, else on this machine, or in its container.
+    They are those of the GPU in use, else of this machine, or of its container.
     """
     if pool := _gpu_pool():
         return xp.cuda.Device().mem_info[0] + pool.free_bytes()
@@ -104,7 +104,7 @@ def _container_usage():
 def used_memory() -> int | None:
     """Return how many bytes this process uses now; where unknown, the most so far, or None.
 
-    On the GPU in use, else in main memory.
+    They are those of the GPU in use, else of main memory.
     """
     if pool := _gpu_pool():
         return pool.used_bytes()

@@ -21,17 +21,17 @@ _FOR_SMALL = {"SkylakeX", "Cooperlake", "SapphireRapids"}
 _CUT = threads.kernels() in _FOR_SMALL  # whether matrices are cut
 _LARGE = 1 << 21  # bytes of a matrix by which two threads multiply
 _FEW = 10**6  # multiplications; below this, OpenBLAS does not copy the matrix
-_SLICES = 3  # of the rows of a product, at most
+_SLICES = 3  # slices of the rows of a product, at most
 
 
 def in_panels(matrices, shapes, dtype):
     """Return matrices (D, F) as panels (F/64, D, 64), parts of one array.
 
-    matrices: read one after another, so that few need to be there twice. shapes: of all of them.
+    matrices: an iterable, read one at a time, so that few are in memory twice. shapes: a list.
     The last panel is padded with zeros. Where matrices are not cut: as one panel (1, D, F).
 
-    NumPy asks the system for large pages of memory for a large array. To fetch thousands of small
-    ones takes longer than to read the weights of a model, and a decoding step waits for their
+    For a large array, NumPy asks the system for large pages of memory. Fetching thousands of small
+    ones takes longer than reading the weights of a model, and a decoding step waits for their
     addresses: it took a fifth longer.
     """
     # (F/64 rounded up, D, 64)
@@ -63,8 +63,8 @@ def product(x, panels, f):
     x = x.repeat(2, 0) if n_rows == 1 else x
     y = np.empty((n := len(x), count, width), dtype=x.dtype)
     out = y.swapaxes(0, 1)  # (F/64, N, 64)
-    # Of one product, a multiple of four: OpenBLAS computes four rows at a time, and takes as long
-    # for those that are left over. To read a panel for many slices takes longer than its copy.
+    # A slice has a multiple of four rows: OpenBLAS computes four at a time, and takes as long for
+    # those left over. Reading a panel for many slices takes longer than copying it once.
     most = max(4, _FEW // (d * width) // 4 * 4)
     if n <= most or n > _SLICES * most:
         np.matmul(x, panels, out=out)

@@ -18,13 +18,21 @@ def add_segments(ids, rows, out):
     ids: int (N,)   rows: (N, D)   out: (V, D)
 
     Sorting the ids and summing each run of equal ids takes about as long as np.add.at, and is more
-    exact: of an id in thousands of rows, small numbers are not added to a large sum one by one.
+    exact: if an id has thousands of rows, they are not added one by one to a sum far larger.
     """
     if len(ids):
         order = np.argsort(ids, kind="stable")
         ordered = ids[order]
         starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
         out[ordered[starts]] += np.add.reduceat(rows[order], starts, axis=0)
+
+
+def add_product(x, y, out, first):
+    """Write the product x y to `out` if it is the first, otherwise add it."""
+    if first:
+        np.matmul(x, y, out=out)
+    else:
+        out += x @ y
 
 
 def row_sums(x):

@@ -98,7 +98,7 @@ def parallel_for(function, items):
 def without_signals():
     """Let threads that start in this block receive no signals.
 
-    They would be handled although the main thread defers them: see workers.py.
+    They would be handled although the main thread defers them: see processes.py.
     """
     if not hasattr(signal, "pthread_sigmask"):  # as on Windows
         yield

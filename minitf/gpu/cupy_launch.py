@@ -52,8 +52,8 @@ def launch(kernel, grid, block, *arguments):
 def _compiled_function(compiled, arguments):
     """Return the function that cupyx.jit compiled for such arguments, and its scalar arguments.
 
-    Of each scalar: its index among the arguments, and the type that the function takes.
-    Both are found in CuPy's private attributes; if a version stores them elsewhere, `compiled`
+    A scalar is a pair: its index among the arguments, and the type that the function takes.
+    All are found in CuPy's private attributes; if a version stores them elsewhere, `compiled`
     itself is returned.
     """
     try:

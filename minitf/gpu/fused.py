@@ -31,10 +31,10 @@ BLOCKS = 128  # blocks: about as many as there are multiprocessors
 class MaskNumbers(NamedTuple):
     """What a kernel needs to draw a mask; the last arguments of kernels with dropout.
 
-    seed, draw: the key of the generator; draw tells the masks of one seed apart.
+    seed, draw: the key of the generator; masks with one seed differ in draw.
     start: the index of the first random number.
     threshold: an element is dropped if its 16 random bits are below it.
-    factor: of the elements that are kept.
+    factor: what the elements that are kept are multiplied by.
     """
 
     seed: np.uint64
@@ -79,9 +79,9 @@ def _launch_chunks(kernel, rows, *arguments):
 
 
 def _sum_columns(kernel, shape, outs, *arguments):
-    """Run a kernel that sums columns, (N, D) -> (D,), one or two sums of each.
+    """Run a kernel that sums columns, (N, D) -> (D,), one or two sums for each column.
 
-    outs: an array, or None, for each of them. A block of the kernel sums 32 columns of one slice of
+    outs: an array, or None, for each sum. A block of the kernel sums 32 columns of one slice of
     rows; the last block to end adds up the slices.
     """
     n, d = shape
@@ -263,7 +263,7 @@ def best_of_rows(logits, never, count):
 
     They are float64 (R,), float32 and int32 (R, count), the greatest first, of equals the lower id.
     Where fewer logits are above -1e30, they end with -infinity and the id V.
-    logits: (R, V). Those of the two ids `never` are -infinity afterwards, and not among the best;
+    logits: (R, V). Afterwards the two ids `never` have -infinity, and they are not among the best;
     -1 is no id.
     """
     results = xp.empty((len(logits), 1 + 2 * count), dtype=xp.float32)

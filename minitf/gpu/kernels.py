@@ -66,7 +66,7 @@ def dropout(x, y, seed, draw, start, threshold, factor):
     begin = xp.int32(cuda.blockIdx.y) * CHUNK - skip
     keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
     mine = begin + lane
-    if mine < 0:  # of the row before
+    if mine < 0:  # it belongs to the row before
         mine += WARP
         keep = keep >> 1
     for column in range(mine, min(begin + CHUNK, columns), WARP):

@@ -32,7 +32,7 @@ def projected_cross_entropy(
     hidden = x_data.reshape(flat)[rows]  # (N, D)
     g_hidden, g_weight = xp.empty_like(hidden), None
     g_bias = None if b is None else xp.zeros_like(b)
-    totals = None  # of the smoothed and the plain losses
+    totals = None  # the sums of the smoothed and of the plain losses
     table = as_operand(w)
     for start in range(0, max(1, len(hidden)), CHUNK_ROWS):  # once at least, for gradients of zero
         chunk = slice(start, start + CHUNK_ROWS)

@@ -11,7 +11,7 @@ from minitf.backend import xp
 from minitf.gpu.launch import cuda
 
 WARP = 32
-THREADS = 256  # of a block, where each thread computes some numbers, or all compute one row
+THREADS = 256  # in a block where each thread computes some numbers, or all compute one row
 STRIPE = 8  # rows that a block of (32, 8) threads adds up at a time when it sums columns
 CHUNK = 512  # columns for which a warp draws decisions at a time, 16 with each thread
 FULL_MASK = 0xFFFFFFFF  # 32 bits: every thread of the warp takes part

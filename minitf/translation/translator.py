@@ -14,9 +14,9 @@ import numpy as np
 from minitf import forms
 from minitf.backend import on_gpu
 from minitf.beyond.shortlist import Shortlist
+from minitf.cpu.processes import over_cores
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import one_blas_thread
-from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greatest_lengths, greedy
 from minitf.errors import UserError
 from minitf.functions import log_softmax

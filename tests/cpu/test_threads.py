@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from minitf.cpu import packed, threads, workers
+from minitf.cpu import packed, processes, threads
 
 
 def test_few_items_are_computed_by_the_caller():
@@ -23,10 +23,10 @@ def test_only_a_single_item_has_a_spare_thread(monkeypatch):
     """Several items have a core each; and one core has no second thread."""
     second = []
     for count, items in ((2, 1), (1, 1), (2, 2)):
-        monkeypatch.setattr(workers, "cores", lambda count=count: count)
-        monkeypatch.setattr(workers, "_can_fork", lambda: False)
+        monkeypatch.setattr(processes, "cores", lambda count=count: count)
+        monkeypatch.setattr(processes, "_can_fork", lambda: False)
         list(
-            workers.over_cores(
+            processes.over_cores(
                 lambda item: second.append(threads.second_thread() is not None), range(items)
             )
         )

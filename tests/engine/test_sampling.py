@@ -10,7 +10,7 @@ from plain import BOS, EOS, PAD, log_softmax, penalty
 from tiny_translator import TEXT, make_model, make_subwords
 
 from minitf.beyond.sampling import generate, sample
-from minitf.cpu import workers
+from minitf.cpu import processes
 from minitf.decode import Decoding, greedy
 from minitf.errors import UserError
 from minitf.translation import Translator
@@ -160,7 +160,7 @@ def test_lines_are_drawn_alike_in_any_batch_and_on_any_number_of_cores(translato
     ]
     settings, results = {"temperature": 0.9, "top_k": 50, "seed": 4, "max_extra": 5}, []
     for count, batch_tokens in ((1, 3000), (3, 3000), (1, 50), (1, 1)):
-        monkeypatch.setattr(workers, "cores", lambda count=count: count)
+        monkeypatch.setattr(processes, "cores", lambda count=count: count)
         found = translator.sample(lines, batch_tokens=batch_tokens, **settings)
         results.append([best.text for (best,) in found])
     assert results[0] == results[1] == results[2] == results[3]

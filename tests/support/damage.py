@@ -21,7 +21,7 @@ from saved_files import weights_in
 from tiny_translator import LONGEST, make_subwords
 
 from minitf.config import Config
-from minitf.cpu import workers
+from minitf.cpu import processes
 from minitf.errors import UserError
 from minitf.files.arrays import KEY, digest
 from minitf.files.models import save_model
@@ -207,7 +207,7 @@ def _measured(folder):
     tracemalloc.start()
     try:
         # On one core: workers that decode would send each other pickles, which are not files.
-        one_core = mock.patch.object(workers, "cores", lambda: 1)
+        one_core = mock.patch.object(processes, "cores", lambda: 1)
         refused = mock.patch.multiple(
             pickle, load=refuse_pickle, loads=refuse_pickle, Unpickler=refuse_pickle
         )

@@ -10,7 +10,7 @@ from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
 
 from minitf import decode, forms
 from minitf.common.decoder import FusedDecoder
-from minitf.cpu import workers
+from minitf.cpu import processes
 from minitf.errors import UserError
 from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
@@ -102,13 +102,13 @@ def test_a_text_that_is_scored_is_read_line_by_line(folder):
 def test_the_number_of_cores_changes_nothing(translator, monkeypatch, beam):
     """Bit for bit: the slices of a batch do not depend on the number of cores."""
     lines, results, pieces = [f"{line} {n}" for n in range(27) for line in TEXT], [], []
-    shared = workers.over_cores
+    shared = processes.over_cores
     monkeypatch.setattr(
         "minitf.translation.translator.over_cores",
         lambda *args: pieces.append(len(args[1])) or shared(*args),
     )
     for count in (1, 3):
-        monkeypatch.setattr(workers, "cores", lambda count=count: count)
+        monkeypatch.setattr(processes, "cores", lambda count=count: count)
         results.append(translator.translate(lines, beam=beam, max_extra=5))
     assert results[0] == results[1]
     assert pieces[0] == pieces[1] > 1
@@ -121,7 +121,7 @@ def test_a_fused_decoder_that_is_not_used_is_named_once(translator, monkeypatch,
         return np.zeros((len(texts), self.decoding.model.config.vocabulary_size), np.float32)
 
     monkeypatch.setattr(FusedDecoder, "__call__", broken)
-    monkeypatch.setattr(workers, "cores", lambda: 3)
+    monkeypatch.setattr(processes, "cores", lambda: 3)
     forms.say_once.cache_clear()
     for _ in range(2):
         again = Translator(translator.model, translator.subwords)

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from paths import ROOT
 
-from minitf.cpu import workers
-from minitf.cpu.workers import over_cores
+from minitf.cpu import processes
+from minitf.cpu.processes import over_cores
 
 forks = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is the process forked")
 
 
 @pytest.fixture(params=[2, 3, pytest.param(8, marks=pytest.mark.slow)])
 def n_cores(request, monkeypatch):
-    monkeypatch.setattr(workers, "cores", lambda: request.param)
+    monkeypatch.setattr(processes, "cores", lambda: request.param)
     return request.param
 
 
@@ -84,7 +84,7 @@ def test_the_items_of_a_killed_process_are_computed_here(n_cores, half_way, monk
             os.kill(os.getpid(), signal.SIGKILL)
         file.write(data)
 
-    monkeypatch.setattr(workers.pickle, "dump", dump)
+    monkeypatch.setattr(processes.pickle, "dump", dump)
     results = list(over_cores(lambda i: (i, os.getpid()), range(4 * n_cores)))
     assert [i for i, _ in results] == list(range(4 * n_cores))
     assert {own for i, own in results if i % n_cores == 1 and i > 1} == {os.getpid()}
@@ -114,8 +114,8 @@ def interrupt_while_processes_are_made(n_cores, monkeypatch):
 
 @forks
 def test_the_number_of_processes_is_limited(monkeypatch):
-    monkeypatch.setattr(workers, "cores", lambda: 500)
-    assert len(set(over_cores(lambda i: os.getpid(), range(100)))) == workers._MAX_PROCESSES
+    monkeypatch.setattr(processes, "cores", lambda: 500)
+    assert len(set(over_cores(lambda i: os.getpid(), range(100)))) == processes._MAX_PROCESSES
 
 
 @forks
@@ -164,13 +164,13 @@ def test_threads_where_forking_is_not_allowed(n_cores, monkeypatch, why):
 
 PROGRAM = """
 import os, time
-from minitf.cpu import workers
-workers.cores = lambda: 3
+from minitf.cpu import processes
+processes.cores = lambda: 3
 def work(i):
     os.write(1, b"%d\\n" % os.getpid())  # in one call
     time.sleep(0.1)
     return bytes(1 << 20)
-list(workers.over_cores(work, range(3_000)))
+list(processes.over_cores(work, range(3_000)))
 """
 
 
