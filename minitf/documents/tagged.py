@@ -211,7 +211,7 @@ def read_xml(document: str) -> tuple[str, list[Segment]]:
     document, ranges = edit(document, _targets(document))
     segments, filled = _xml_segments(document, _xml_events(document), root), []
     for each in segments:
-        before = bisect(ranges, each.start, key=lambda start_stop: start_stop[0])
+        before = bisect(ranges, (each.start, len(document)))
         if before and each.stop <= ranges[before - 1][1]:
             filled.append(each)
     return document, filled

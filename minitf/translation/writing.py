@@ -115,10 +115,9 @@ def restore(
         return []
     source, numbers, distinct = part.source.rstrip(), numbers_of("".join(part.texts)), {}
     read, unused = part.input(placeholders), next(iter(placeholders[len(spans) :]), "")
-    joints = {each for each, span in spans.items() if re.fullmatch(JOINT, span)}
     patterns = [
-        rf"(?<=\w ){re.escape(each)}(?= \w)" if each in joints else re.escape(each)
-        for each in spans
+        rf"(?<=\w ){re.escape(each)}(?= \w)" if re.fullmatch(JOINT, span) else re.escape(each)
+        for each, span in spans.items()
     ]
     pattern = rf"(?<!\w)(?:{'|'.join(patterns) or '(?!)'})(?!\w)"
     for each in translations:

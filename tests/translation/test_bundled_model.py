@@ -139,7 +139,7 @@ def test_the_best_translations_differ():
     [("en-de", "My brother was at the station and bought two tickets."),
      ("de-en", "Mein Bruder war am Bahnhof und hat zwei Karten gekauft.")],
 )  # fmt: skip
-def test_signs_change_nothing_but_their_place(name, line):
+def test_markup_changes_nothing_but_its_place(name, line):
     translator = Translator.load(EXAMPLES / "models" / name)
     signs = ("+", "*", "<", "→", "%", "|", "§", "\\n", ";")
     first, second, rest = line.split(" ", 2)
