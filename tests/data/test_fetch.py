@@ -130,11 +130,11 @@ def test_bytes_that_were_not_requested_are_not_appended(path):
     def shifted(handler):
         if not handler.headers.get("Range"):
             return reply(handler, CONTENT, at_most=1000)
+        handler.server.answer = partial(reply, content=CONTENT)  # before the client asks again
         handler.send_response(206)
         handler.send_header("Content-Range", "bytes 500-2999/3000")
         handler.end_headers()
         handler.wfile.write(CONTENT[500:])
-        handler.server.answer = partial(reply, content=CONTENT)
 
     with serving(shifted) as server:
         fetch(known(server.url), path)
