@@ -44,6 +44,7 @@ _TEXTS = {  # the training texts of a language inside its archives, in their ord
 # The hashes of the validation and test sentences of each corpus of Tatoeba: so everyone who
 # downloads a newer collection trains on none of them, and tests on the same.
 _HELD_OUT = Path(__file__).parent / "held_out"
+_AGAIN = "delete it, and it will be downloaded again; if it is your own, copy it again"
 _MAX_NAMED = 10  # files; of more, messages name the first and the last
 # What Python's readers raise for damage: ValueError for a name in a tar, for example.
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
@@ -185,7 +186,7 @@ def _tatoeba(language, text, archives, folder, say):
         size = len(splits[split])
         if not size:
             raise UserError(
-                f"{archives[0].name} has none of the {n:,} sentences of {folder.name}/{split}"
+                f"{archives[0]} has none of the {n:,} sentences of {folder.name}/{split}: {_AGAIN}"
             )
         sizes.append(f"{size:,} {split}" + (f" of {n:,}" if size < n else ""))
     for split, pairs in splits.items():
@@ -238,7 +239,6 @@ def members(path, names):
 
     Raises UserError, at any moment of the block, for an archive that is damaged or lacks a name.
     """
-    again = "delete it, and it will be downloaded again; if it is your own, copy it again"
     missing = set(names)
 
     def files():
@@ -247,12 +247,12 @@ def members(path, names):
             yield name, gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
         if missing:
             listed = " and ".join(sorted(missing))
-            raise UserError(f"{path} does not contain {listed}: {again}")
+            raise UserError(f"{path} does not contain {listed}: {_AGAIN}")
 
     try:
         yield files()
     except _DAMAGE as error:
-        raise UserError(f"{path} is not a complete archive ({error}): {again}") from None
+        raise UserError(f"{path} is not a complete archive ({error}): {_AGAIN}") from None
 
 
 def _archive_members(path, wanted):

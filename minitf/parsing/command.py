@@ -193,8 +193,7 @@ def _score(options):
 
 
 def _gold(paths):
-    trees = [clean(tree) for path in paths for tree in read_trees(path)]
-    trees = [tree for tree in trees if tree]
+    trees = [tree for path in paths for tree in map(clean, read_trees(path)) if tree]
     if not trees:
         raise UserError(f"there are no trees with words in {', '.join(paths)}")
     return trees

@@ -90,7 +90,7 @@ def import_model(
     network = Transformer(model.config, initialise=False).load_state(with_scales(arrays))
     numbers = probe(network)
     if numbers is None:
-        raise UserError("the model's logits are NaN or infinite: its weights are damaged")
+        raise UserError("the model's logits are NaN or infinite: copy its weights again")
     limits = {name: notes.get(name) for name in LINES}
     translator = Translator(network, model.subwords, **limits, placeholders=[])
     notes["placeholders"] = copied_placeholders(translator, str(notes.get("source_language", "")))
@@ -155,7 +155,7 @@ def _weights_of_marian(folder):
     files = files or [x for x in files_of(folder, ".bin") if not x.name.startswith("lex")]
     if len(files) != 1:
         raise UserError(
-            f"{folder} has no {CONFIG}, and {len(files)} .npz or .bin files: name one model's files"
+            f"{folder} has no {CONFIG}, and {len(files)} .npz or .bin files: name the one file"
         )
     return files[0]
 

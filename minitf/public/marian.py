@@ -58,7 +58,9 @@ def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
     if not all("</s>" in each for each in pieces):
         raise UserError(f"{folder}: its vocabulary lacks </s>: copy the model again")
     if config.tie and pieces[0] != pieces[1]:
-        raise UserError(f"{folder}: its vocabularies differ, but the model has one table for both")
+        raise UserError(
+            f"{folder}: its vocabularies differ, but not its tables: copy the model again"
+        )
     target = pieces[1]
     rows = formats.file_rows(len(target), -1, target.index("<unk>"), -1, target.index("</s>"))
     names = [target[i] for i in rows[len(SPECIALS) :]]
@@ -168,7 +170,7 @@ def _config_and_tables(arrays, like):
 def _settings(arrays):
     """Return the settings, taken out of the arrays. Raises UserError for another architecture."""
     if _SETTINGS not in arrays:
-        raise UserError("not a model of Marian: it has no settings")
+        raise UserError("not a model of Marian: name the file of its weights")
     text = arrays.pop(_SETTINGS).tobytes().rstrip(b"\0").decode("utf-8", errors="replace")
     settings = {name: value.strip().strip("\"'") for name, value in _SETTING.findall(text)}
     is_recurrent = settings.get("transformer-decoder-autoreg") == "rnn"

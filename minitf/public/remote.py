@@ -41,14 +41,6 @@ def download_and_convert(name: str, say: Callable[[str], object] = print) -> Pat
     return out
 
 
-def notes_of(name: str) -> dict:
-    """Return source and licence, for the card of the converted model."""
-    notes = {"source": f"{HUB}/{name}"}
-    if name in PINNED:
-        notes = {"source": f"{HUB}/{name}/tree/{PINNED[name][0]}", "licence": OPUS}
-    return notes | languages_of_name(name)
-
-
 def download(name: str, say: Callable[[str], object] = print) -> tuple[Path, dict]:
     """Return the folder with a model's files, and notes for its card; download what is missing.
 
@@ -88,7 +80,10 @@ def download(name: str, say: Callable[[str], object] = print) -> tuple[Path, dic
             f"there is no public model {name}, or it needs an account: check the name at {page}; "
             f"with an account, download {files} into {folder}"
         ) from None
-    return folder, notes_of(name)
+    notes = {"source": f"{HUB}/{name}"}
+    if name in PINNED:
+        notes = {"source": f"{HUB}/{name}/tree/{commit}", "licence": OPUS}
+    return folder, notes | languages_of_name(name)
 
 
 def _fetch_weights(base, folder, sha256, say):

@@ -386,8 +386,8 @@ def stored_settings(stored):
     """Return the Settings of a checkpoint's dictionary. Raises UserError for another version's."""
     if other := stored.keys() ^ vars(Settings()).keys():
         raise UserError(
-            f"of another version of minitf (its setting {min(other)}): continue the run with that "
-            "version, or begin a new one"
+            f"saved by another version of minitf (its setting {min(other)}): continue "
+            "the run with that version, or begin a new one"
         )
     return Settings(**stored)
 

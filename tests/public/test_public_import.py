@@ -16,9 +16,8 @@ from minitf.commands import translate
 from minitf.errors import UserError
 from minitf.files.models import read_notes
 from minitf.public import importing
-from minitf.public.formats import is_opus
+from minitf.public.formats import is_opus, languages_of_name
 from minitf.public.importing import import_model
-from minitf.public.remote import notes_of
 from minitf.text import PairedSubwords
 from minitf.translation.languages import naming_languages
 from minitf.translation.loading import load_model
@@ -216,7 +215,7 @@ LANGUAGES = {  # the name of a model: the languages that it tells
 
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_a_name_tells_single_languages_only(name):
-    notes = notes_of(name)
+    notes = languages_of_name(name)
     assert (notes.get("source_language"), notes.get("target_language")) == LANGUAGES[name]
 
 
