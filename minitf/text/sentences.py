@@ -22,8 +22,8 @@ _BETWEEN_TABS = re.compile(r"\S(?:[^\t]*\S)?")
 
 
 def has_letters(texts: Iterable[str]) -> bool:
-    """Return whether a text, or one of several, has something to translate."""
-    return any(map(str.isalpha, "".join(texts)))
+    """Return whether a text, or one of several, has more to translate than a label such as B-5."""
+    return bool(re.search(r"[^\W\d_]{2}|[^\W\d_A-HJ-Z]", "".join(texts)))
 
 
 def text_ranges(line: str) -> list[tuple[int, int]]:
@@ -31,8 +31,8 @@ def text_ranges(line: str) -> list[tuple[int, int]]:
 
     What has no letter is no text. A line in which nothing is visible becomes empty.
 
-    >>> text_ranges("  - Wash the car "), text_ranges("> 2. Go\\t12\\tNow"), text_ranges("12:30")
-    ([(4, 16)], [(5, 7), (11, 14)], [])
+    >>> text_ranges("  - Wash the car "), text_ranges("> 2. Go\\tC-5\\tI"), text_ranges("A, B")
+    ([(4, 16)], [(5, 7), (12, 13)], [])
     """
     start = 0
     while match := _MARKER.match(line, start):
