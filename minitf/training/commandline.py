@@ -281,7 +281,7 @@ def finish(trainer: Trainer, command: str) -> dict:
 def _better_model(trainer):
     """Compare the averaged weights with the last; return the better Translator, and the scores."""
     log, folder = trainer.log, trainer.folder.path
-    # max_length: lines of that length were trained on, so they need not be cut into clauses.
+    # max_length: lines of that length were trained on, so they need not be split into clauses.
     load = functools.partial(
         Translator.load, folder, trainer.settings.max_length, trainer.make_model
     )

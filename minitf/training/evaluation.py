@@ -48,7 +48,7 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
 
     h and r count the tokens of all hypotheses and of all references; p_n is the fraction of the
     hypotheses' n-grams that also occur in the reference of the same sentence, each counted at most
-    as often as there. Both sides are plain text: sacreBLEU cuts them into tokens by the rules of
+    as often as there. Both sides are plain text: sacreBLEU splits them into tokens by the rules of
     WMT ("13a") unless `tokenize` names another of its schemes; "none" is for text whose tokens are
     already separated by spaces. A p_n without any match is smoothed ("exp"): BLEU is 0 only if no
     token matches, or if no translation has four tokens.
@@ -75,7 +75,7 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
 
 
 def tokenizer_of(language: str) -> str:
-    """Return which of sacreBLEU's schemes cuts a language into tokens, by its code.
+    """Return which of sacreBLEU's schemes splits a language into tokens, by its code.
 
     Between words of Chinese, Japanese, Thai, Lao, Burmese and Khmer there are no spaces: "13a"
     would take a whole sentence for one token. "ja-mecab" needs the packages of sacrebleu[ja].
@@ -106,8 +106,8 @@ def paper_bleu(hypotheses, references, language: str = "de") -> Bleu:
     hypotheses, references = _as_lists(hypotheses, references)
     tokens = _moses(language)
     split = split_compounds if language == "de" else str
-    cut = [[split(tokens(line)) for line in side] for side in (hypotheses, references)]
-    result = BLEU(tokenize="none", smooth_method="none", force=True).corpus_score(cut[0], [cut[1]])
+    found, gold = ([split(tokens(line)) for line in side] for side in (hypotheses, references))
+    result = BLEU(tokenize="none", smooth_method="none", force=True).corpus_score(found, [gold])
     compounds = "split" if language == "de" else "whole"
     versions = "|".join(
         f"{name}:{importlib.metadata.version(name)}" for name in ("sacremoses", "sacrebleu")

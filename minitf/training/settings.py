@@ -50,7 +50,7 @@ class Settings:
         help="subwords of both languages together (default: 15 times the root of the number of "
         "pairs, between 1000 and 32000; with --subwords none, all tokens)")
     subwords: str = setting("sentencepiece", choices=("sentencepiece", "none"), resume="cannot",
-        help="how the text is cut: sentencepiece, or none if it is already cut (words, or BPE with "
+        help="how the text is split: sentencepiece, or none if it is split (words, or BPE with "
         "@@)")
     max_length: int = setting(250, minimum=1, maximum=10**9, resume="cannot",
         help="leave out pairs in which either side has more subwords than this")
