@@ -918,8 +918,9 @@ draw(figures.bases, "05_base.png", of_bases)
 # and $z_{right}$ is 0 on average. With all $V$ logits at 0, the sum would be $V$, and
 # the loss $\ln V$: that of a fair guess among $V$ words. Logits of variance 1 make the
 # sum larger: the mean of $e^x$ over normally distributed numbers of variance 1 is
-# $e^{1/2} = 1.65$. So the sum is about $1.65 V$, and the loss $\ln V + 1/2$: hardly
-# worse than a guess.
+# $e^{1/2} = 1.65$. The reason: $e^x e^{-x^2/2} = e^{1/2} e^{-(x-1)^2/2}$ is $e^{1/2}$
+# times the bell of $x$, moved by 1. So the sum is about $1.65 V$, and the loss
+# $\ln V + 1/2$: hardly worse than a guess.
 
 # %%
 print(f"e^(1/2) = {exp(0.5):.2f}; e^logit has the mean {np.exp(logits).mean():.2f}")

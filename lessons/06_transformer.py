@@ -138,7 +138,7 @@ draw(figure_1, "06_here.svg", walk=shapes)
 #    norm* (lesson 04) adds them to the input and normalises the sum.
 # 4. **Feed-forward.** Each position by itself: 64 numbers become 256, then 64 again.
 #    Add & norm. That was one encoder layer.
-# 5. **Memory.** One more layer follows (N x; in the base model five), with parameters
+# 5. **Memory.** One more layer follows (N ×; in the base model five), with parameters
 #    of its own. The array that leaves the last one is the *memory*: a vector for each
 #    token of the source, and nothing else. The encoder is done.
 
@@ -157,7 +157,7 @@ print("scores of step 3:", in_encoder.weights.shape[1:], "memory:", memory.shape
 #    encoder-decoder attention, now usually called cross-attention. The queries come
 #    from the decoder, the keys and values from the memory. So the scores have a row for
 #    each target position and a column for each source token.
-# 9. **Feed-forward**, and again N x. Each layer reads the same memory, through matrices
+# 9. **Feed-forward**, and again N ×. Each layer reads the same memory, through matrices
 #    of its own. An add & norm follows each of 7, 8 and 9.
 # 10. **Linear.** Times the embedding table, transposed: a number for each of the 1,600
 #     subwords of the vocabulary at each position. These numbers are the *logits*.
@@ -259,8 +259,9 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # Why does the second repeat? It still knows at which position its newest token is. But
 # that matters little. We gave it the text "neuen neuen neuen ...", 20 times the word:
 # at 18 of the 20 positions it would write "Buch". So when a token comes again, what
-# followed it follows again. What the third wrote means "Because our friendly He has no
-# time?". A program that continues a text is called a *language model*.
+# followed it follows again: "Buch im neuen Buch im neuen" is "book in the new book in
+# the new". What the third wrote means "Because our friendly He has no time?". A program
+# that continues a text is called a *language model*.
 #
 # So this model uses all three. Some nonsense was to be expected, as the layers above
 # had never met such vectors; but each time it fails at what we said. That is no proof
@@ -268,8 +269,42 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # decoder](decoder_only.py).
 #
 # And why $N$ layers? In the first one a word looks at words that have not looked yet,
-# in the second at words that have. So each layer *can* use what the one below it has
-# found out. Does our encoder? Take the self-attention of only one of its layers away:
+# in the second at words that have. So the second look can ask for what the first one
+# has found. In which city does Anna's friend live?
+#
+# | name | friend | lives in |
+# |---|---|---|
+# | Anna | Ben | Rome |
+# | Ben | Carl | Oslo |
+# | Carl | Anna | Bonn |
+#
+# Each row is a position, and its key is its name. The question, one more position,
+# knows only the name "Anna".
+
+
+# %%
+names = np.eye(3)  # Anna, Ben, Carl
+friends, cities = names[[1, 2, 0]], ["Rome", "Oslo", "Bonn"]
+
+
+def look(query):
+    """Return the attention weights of a query on the three rows."""
+    return F.softmax(10 * query @ names.T).numpy()
+
+
+first = look(names[0])  # for Anna
+second = look(first @ friends)  # for the friend that the first look has read
+one_look, two_looks = (cities[weights.argmax()] for weights in (first, second))
+print(f"    one look: {one_look}   two looks: {two_looks}")
+claim("the city of Anna's friend", two_looks == "Oslo", two_looks)
+
+# %% [markdown]
+# One look finds Anna's own row, and her city. It cannot find Ben's. The score between
+# the question and Ben's row depends on these two alone, so it would be the same if
+# Anna's friend were Carl. More heads do not help: all of them look at once, and none
+# can wait for another. **What must be looked up twice takes two layers.**
+#
+# Does our encoder look twice? Take the self-attention of only one of its layers away:
 
 # %%
 only_second = without(encoder_self[:1], written_text)
@@ -698,10 +733,15 @@ for i in (0, 1):
 # is wonderful. Then it is asked to translate, the word is not there yet, and it writes
 # nonsense. Such a *leak* is the most expensive mistake of all, because everything looks
 # better than it is. So keep a check at hand: change one word, and see which outputs
-# move. Counted from 0, "Lehrer" is word 2 of our sentence, after "Der" and "alte". It
-# is read at position 3, and predicted by output 2. If it becomes "Mann" (man) at
-# position 3, the outputs 0, 1 and 2 must not move. Here is the trained model, and the
-# same model without its causal mask.
+# move:
+#
+# | position | 0 | 1 | 2 | 3 |
+# |---|---|---|---|---|
+# | reads | (start) | Der | alte | Lehrer |
+# | must predict | Der | alte | Lehrer | liest |
+#
+# If "Lehrer" becomes "Mann" (man) at position 3, which reads it, the outputs 0, 1 and 2
+# must not move. Here is the trained model, and the same model without its causal mask.
 
 
 # %%

@@ -238,8 +238,9 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 
 # %% [markdown]
 # ## When is a model sure enough?
-# The loss $-\ln p_y$ has no goal. However sure the model is of the true word, raising
-# its logit lowers the loss a bit more, without end. So a model that knows its training
+# The loss $-\ln p_y$ has a goal that cannot be reached: it is 0 for $p_y = 1$, which
+# takes an infinite logit. However sure the model is of the true word, raising its logit
+# lowers the loss a bit more. So a model that knows its training
 # sentences by heart makes its logits larger and larger. Why is that bad? With such
 # logits it is as sure of a new sentence, also where it is wrong. *Label smoothing*
 # (section 5.4) gives it a goal that can be reached. The paper finds that this "improves
@@ -280,6 +281,8 @@ print(f"smoothed by 0.05, the true word would get {1 - 0.05}")
 # $$\text{loss} - \text{entropy} = -\sum_j q_j \ln \frac{p_j}{q_j}$$
 #
 # $$\ge -\sum_j q_j \left(\frac{p_j}{q_j} - 1\right) = \sum_j (q_j - p_j) = 1 - 1 = 0$$
+#
+# This difference, how far $p$ is from $q$, is called the *Kullback-Leibler divergence*.
 
 # %%
 logits_again = Parameter(z)
@@ -393,7 +396,7 @@ for gradient in (2.0, 0.002):
 
 # %% [markdown]
 # A small gradient does not mean that a number is nearly right: the row of a rare word
-# has one because the word is rare.
+# has a small one because the word is rare.
 #
 # *Adam* (section 5.3) measures each gradient against its usual size. After one
 # gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first move is
@@ -720,6 +723,7 @@ claim(
 # loss of a model that ignores its input. At best it answers with each token as often as
 # it occurs, with **the frequencies of the tokens**: 2.46, the entropy of these
 # frequencies, smoothed.
+#
 # Look in the figure, for each schedule, for its best rate, and for where it turns bad.
 
 # %%
@@ -883,18 +887,7 @@ claim(
 # Moves of the same sizes with random signs hardly do it. So **it is not the size of the
 # moves alone: they work together**.
 #
-# First, how much do positions share before the update? After a norm a vector has the
-# size 1 (the root of the mean of its squares). With seed 1 its difference from the mean
-# is 0.55 of that. The differences of all positions average to 0, so their products with
-# the mean do, too, and the squares add up: 0.30 and 0.70 is 1. So the mean, the part
-# common to all positions, has 0.84, the root of 0.70.
-
-# %%
-print(f"the two squares: {0.55**2:.2f} and {1 - 0.55**2:.2f}; ", end="")
-print(f"the common part: {np.sqrt(1 - 0.55**2):.2f}, with a shift {0.84 + 0.256:.2f}")
-
-# %% [markdown]
-# Then why do the moves work together? Take the weight $W_{ij}$ from input $i$ to output
+# Why do the moves work together? Take the weight $W_{ij}$ from input $i$ to output
 # $j$. Its gradient is $x_i g_j$, added up over the positions, where $g$ is the gradient
 # of the output. If all positions agree, Adam moves it by the full rate, 0.008, against
 # the sign of $x_i g_j$. So output $j$ shifts by
@@ -907,13 +900,9 @@ print(f"the common part: {np.sqrt(1 - 0.55**2):.2f}, with a shift {0.84 + 0.256:
 # signs would give about $\sqrt{32} · 0.008 = 0.045$.
 #
 # Do the positions agree? At the decoder's output each asks a new model for the same
-# change, more of the frequent tokens. On the way back that wish passes the same
-# matrices at every position, and attention hands each position of the source a mixture
-# of what many ask. So a good part of it is still common when it comes to the encoder's
-# first values, and so is a part of the inputs. But far from all agree: of the positions
-# about three in five have the sign of the sum. So the shift is less than it could be.
-# Measured at these values, all positions together shift by 0.14, 0.12 and 0.15 with the
-# three seeds; with random signs by 0.03 or 0.04.
+# change, more of the frequent tokens, and attention hands that wish on to the positions
+# of the source. Not all of them agree: the values of the first layer shift by 0.14,
+# 0.12 and 0.15 with the three seeds. With random signs it is 0.03 or 0.04.
 
 # %%
 print(f"32 inputs: up to {32 * 0.008:.3f} together,", end=" ")
@@ -922,60 +911,26 @@ print(f"shifts of the values {first_updates[:, 3].round(2)},", end=" ")
 print(f"with random signs {first_updates[:, 4].round(2)}")
 
 # %% [markdown]
-# What does the next norm make of such a shift? It subtracts the mean over the features
-# of *one* position. But the shift is up in one feature and down in another, so it
-# stays. Say that it is 0.256, the most that it can be.
-#
-# If it points the way of the common part, the lengths add up, to 1.10. The size of the
-# whole becomes $\sqrt{0.55^2 + 1.10^2} = 1.23$, and the norm divides by it: of the
-# difference, $0.55 / 1.23 = 0.45$ is left. If it points at a right angle to the common
-# part, as random directions nearly do, the squares add up, and 0.53 is left.
-#
-# That is one norm; at worst it leaves about four fifths. The encoder has twelve, with a
-# shift before each:
-
-
-# %%
-def left_of_difference(n_norms, shift, same_way):
-    """Return what n_norms norms leave of 0.55, with a shift before each."""
-    difference = 0.55
-    common = np.sqrt(1 - difference**2)
-    for _ in range(n_norms):
-        common = common + shift if same_way else np.hypot(common, shift)
-        whole = np.hypot(difference, common)
-        difference = difference / whole
-        common = common / whole
-    return difference
-
-
-print(f"the size of the whole: {np.hypot(0.55, 1.10):.2f}")
-print("left of a difference of 0.55:   one norm   twelve")
-for shift, same_way in ((0.256, True), (0.256, False), (0.045, False)):
-    of_one = left_of_difference(1, shift, same_way)
-    of_twelve = left_of_difference(12, shift, same_way)
-    way = "the same way" if same_way else "right angle"
-    print(f"    {shift}, {way:12s} {of_one:17.2f} {of_twelve:8.2f}")
-
-# %% [markdown]
-# It is rough: it begins with the 0.55 of the output, takes the largest shift for all,
-# and does as if nothing but the shifts happened in the layers. But **it tells the
-# harmful update from the harmless one**. Of the first, twelve norms leave 0.04 (the
-# same way) to 0.38 (right angle); measured was 0.26. Of the one with random signs, the
-# last line, they leave 0.54; measured was 0.50. [The collapse at a high first
-# rate](collapse.py) tests this reading.
+# All positions get the same shift, so what they share grows. The next norm cannot take
+# it away again: it subtracts the mean over the features of *one* position, and the
+# shift is up in one feature and down in another. Then it divides by the size of the
+# whole, and what differs becomes smaller. The encoder has twelve norms, with a shift
+# before each. [The collapse at a high first rate](collapse.py) tests this reading.
 
 # %%
 later = kept("shared_gradient")  # one number for each 50 updates
 print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:.2f}")
 
 # %% [markdown]
-# Why does a warm-up help, then? In the first training of this lesson a typical move had
-# fallen to 0.15 of the rate by update 100, the end of its warm-up, as the gradients no
-# longer agreed ("Is Adam better than descent on the digits, and how small do its moves
-# become?"). So after a warm-up the full rate no longer means that all numbers move
-# together. That is a reading, and of a smaller model. And whether it is the collapse
-# that spoils a training without one, we cannot say: after 600 updates the positions of
-# seed 1 are apart again, at 0.67, and still the loss is 2.42.
+# Why does a warm-up help, then? At the first update Adam has seen one gradient of each
+# number, and one gradient agrees with itself: all moves are as large as the rate. In
+# the first training of this lesson a typical move had fallen to 0.15 of the rate by
+# update 100, the end of its warm-up, as the gradients no longer agreed ("Is Adam better
+# than descent on the digits, and how small do its moves become?"). So after a warm-up
+# the full rate no longer means that all numbers move together. That is a reading, and
+# of a smaller model. And whether it is the collapse that spoils a training without one,
+# we cannot say: after 600 updates the positions of seed 1 are apart again, at 0.67, and
+# still the loss is 2.42.
 
 # %% [markdown]
 # ## What did we learn?

@@ -31,7 +31,8 @@ whether the effort was worth it.
 #
 # "Gute" looked best because three texts begin with it, and they have to share its 0.5.
 # So a good first step can lead to a worse text. It does here: "Schlaf gut" means "sleep
-# well", and "Gute Nacht" "good night".
+# well", and "Gute Nacht" "good night". (start) and (end) are marks. The other texts
+# mean "have a good trip", "get well soon", "sleep" and "dream sweetly".
 #
 # Multiply the numbers out. After two words every text ends.
 
@@ -279,15 +280,15 @@ claim("a beam of 2 finds the best text", best_of_two == "Schlaf gut", best_of_tw
 # forgotten "Schlaf" when "Gute" turns out to lead nowhere.
 #
 # The candidates of a step are all next words of all beginnings, in one list. So both
-# places may go to children of the same beginning.
+# places of the beam may go to texts with the same beginning.
 #
 # Now a real sentence. The early model cannot translate "He is calling us." by greedy
 # decoding. German splits the verb "anrufen" (to call): "er ruft ... an", and the second
 # part comes last. A beam of 2 finds it.
 #
-# A real text ends with the end mark: then it is *finished*, and leaves the beam. So we
-# look at four candidates a step, two more than the beam keeps: some of them may end
-# (rule 3 below). Those kept or finished are:
+# A real text ends with the end mark: then it is *finished*, and leaves the beam. The
+# two best candidates may both end, and then nothing would be left to go on with. So we
+# look at the best four. Those kept or finished are:
 
 
 # %%
@@ -379,7 +380,8 @@ draw(figures.search, "08_tree.png", call, call_tree, tokens)
 # lp(Y) = \left(\frac{5 + |Y|}{6}\right)^\alpha$$
 #
 # $|Y|$ counts the tokens, *and the end mark*. $\ln P$ is negative, so a larger divisor
-# brings a score nearer to 0: better. The 5 and the 6 let it grow gently ($\alpha = 1$):
+# brings a score nearer to 0: better. The 5 and the 6, found by trying, let it grow
+# gently, from 1 for a single token ($\alpha = 1$):
 #
 # | tokens | 1 | 2 | 10 |
 # |---|---|---|---|
@@ -432,8 +434,8 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # there to fill the beam up. An end among them was not good enough for the beam;
 # counted, it would be one more chance for a short text. Let a model begin with "Gute"
 # (0.6) or end at once (0.4). Greedy decoding writes "Gute", then "Nacht" (0.6), with
-# $P = 0.6 · 0.6 = 0.36$. A beam of 1 looks at both candidates, and should do the same,
-# although the empty text is more probable. So an end of rank 2 is dropped.
+# $P = 0.6 · 0.6 = 0.36$. A beam of 1 looks at two candidates, and should do the same,
+# although the empty text is more probable. So a beam of 1 drops an end of rank 2.
 #
 # **Rule 5: stop when $k$ texts are finished and none of the others can win.** At best,
 # all further tokens of an unfinished text have $P = 1$, so its $\ln P$ stays as it is
@@ -517,8 +519,8 @@ same(
 # there; pairs, threes and fours ask whether they are in the right order.
 #
 # Multiply the shares, for one kind must not replace another: the right words in a
-# random order have $p_1 = 1$ and $p_4$ near 0. The mean of the four would still be
-# fair; their product is near 0. Here it is 2/6; its fourth root, which brings a product
+# random order have $p_1 = 1$ and $p_4$ near 0. The mean of the four could still be a
+# half; their product is near 0. Here it is 2/6; its fourth root, which brings a product
 # of four back to the size of one, is 0.7598: a BLEU of 75.98, of 100.
 #
 # A second translation is "die alte Frau liest die". Each share is 1, yet a word is
@@ -529,8 +531,8 @@ same(
 # length keeps only $e^{-1} = 0.37$, where $c/r$ would leave 0.50.
 #
 # **State.** One sentence may share no four words in a row with its reference. Then
-# $p_4 = 0$, and so is BLEU. So it is computed over a test set: the counts of all
-# sentences are added up first.
+# $p_4 = 0$, and BLEU is 0 as well. Therefore it is computed over a test set: the counts
+# of all sentences are added up first.
 #
 # $$\text{BLEU} = 100 \cdot \min(1, e^{1 - r/c}) \cdot (p_1 p_2 p_3 p_4)^{1/4}$$
 #
@@ -737,12 +739,12 @@ draw(figures.gains, "08_alpha.png", gains_of_beams, gains)
 
 
 # %%
-def score_of(hypothesis):
+def score_in_search(hypothesis):
     """Return ln P divided by the penalty with alpha = 0.6; the end mark counts."""
     return hypothesis.log_probability / length_penalty(len(hypothesis.ids) + 1)
 
 
-def scores_of(model, sentences, texts, alpha=0.6):
+def scores_by_model(model, sentences, texts, alpha=0.6):
     """Return the score that a model gives to each of these translations."""
     ids = [list(row) for row in subwords.encode(texts)]
     reads = padded([[START] + row for row in ids])
@@ -762,14 +764,14 @@ with forms.on():
     for beam in (2, 8):
         by_width[beam] = best_texts(early.model, source[:few], beam=beam)
 
-reference_scores = scores_of(early.model, english[:few], german[:few])
+reference_scores = scores_by_model(early.model, english[:few], german[:few])
 search_errors = {}
 model_errors = {}
 wrong_at = {}
 for beam in (1, 2, 4, 8):
     texts = texts_of(by_width[beam])
     # Not hypothesis.score: greedy's own is plain ln P.
-    scores = np.array([score_of(hypothesis) for hypothesis in by_width[beam]])
+    scores = np.array([score_in_search(hypothesis) for hypothesis in by_width[beam]])
     wrong = np.array([text != german[i] for i, text in enumerate(texts)])
     # In float32 the scores of equal texts may differ a little.
     missed = wrong & (reference_scores > scores + 1e-3)
@@ -787,7 +789,7 @@ for beam in (1, 2, 4, 8):
 still_wrong = int(wrong_at[8][missed_by_greedy].sum())
 newly_wrong = int((wrong_at[8] & ~wrong_at[1]).sum())
 print(f"    old dogs: the reference {reference_scores[4]:.2f}", end=", ")
-print(f"a beam of 4 {score_of(by_width[4][4]):.2f}")
+print(f"a beam of 4 {score_in_search(by_width[4][4]):.2f}")
 print(
     f"    wrong with greedy {wrong_at[1].sum()}, with a beam of 8 {wrong_at[8].sum()};",
     f"of greedy's {search_errors[1]} search errors\n",
@@ -837,10 +839,10 @@ for i, text in enumerate(beam_texts):
     if greedy_texts[i] != german[i] == text:
         repaired.append(text)
     if greedy_texts[i] == german[i] != text:
-        fooled.append(score_of(by_beam[0.6][i]) - score_of(by_greedy[i]))
+        fooled.append(score_in_search(by_beam[0.6][i]) - score_in_search(by_greedy[i]))
         if len(fooled) <= 3:
-            print(f"    {score_of(by_greedy[i]):.2f}  {greedy_texts[i]}")
-            print(f"    {score_of(by_beam[0.6][i]):.2f}  {text}")
+            print(f"    {score_in_search(by_greedy[i]):.2f}  {greedy_texts[i]}")
+            print(f"    {score_in_search(by_beam[0.6][i]):.2f}  {text}")
 claim(
     "where greedy is right and the beam is wrong, the wrong text scores better",
     min(fooled) > 0,
@@ -851,7 +853,9 @@ print(f"and breaks {len(fooled)}")
 
 # %% [markdown]
 # A search can only find what the model prefers. If the model prefers a wrong text, no
-# search will mend that: it takes a better model, and that takes training.
+# search will mend that: it takes a better model, and that takes training. Programs that
+# talk do not search at all. They draw each token by its probability: [only a
+# decoder](decoder_only.py) shows how.
 #
 # ## Must every token be read again at each step?
 # Our loops call the model with the text so far: 1 token, then 2, then 3. At step $t$
@@ -919,8 +923,8 @@ same(
 
 # %% [markdown]
 # **Use.** What does the cache save? Count the multiplications of one decoder layer of
-# the paper's base model ($d = d_{model} = 512$), for a source of 37 tokens. The linear
-# maps of a position take $14 d^2$:
+# the paper's base model ($d = d_{model} = 512$), for a source of 37 tokens and a text of
+# 64, a long sentence of news. The linear maps of a position take $14 d^2$:
 #
 # - 4 of self-attention: query, key, value and output are a $d$ by $d$ matrix each;
 # - 2 of source attention: query and output, as keys and values come from the source;

@@ -12,8 +12,8 @@ all, `python -m minitf train`. At the end you type it for a toy text, and in a m
 two its translations reach 93.9 BLEU there. Nobody has run the full training with this
 library yet.
 
-One question returns, for GPUs, losses and scores: *divided by what?* If a text is cut
-into 10% more tokens, a loss of 1.59 a token becomes 1.45, and no model is better.
+One question returns, for GPUs, losses and scores: *divided by what?* If two GPUs have
+losses of 1 and 2 a token, is the loss of both 1.5? Only if they had as many tokens.
 
 You need lessons 01 to 08.
 """
@@ -128,7 +128,7 @@ draw(figures.stations, "09_here.png")
 # order.
 #
 # Of equally frequent pairs, the shorter piece wins, then the alphabet. On paper "n ow"
-# and "▁s n" both occur 4 times. "now" and "▁sn" both have 3 signs, so the alphabet
+# and "▁s n" both occur 4 times. "now" and "▁sn" both have 3 letters, so the alphabet
 # decides, in which "▁" is last: the **third merge** is "now". 27 - 4 = 23 tokens are
 # left.
 #
@@ -370,9 +370,9 @@ print(f"an average source has {average_length:.0f} tokens")
 # %% [markdown]
 # **Use.** What does sorting save? We fill batches with 16,000 pairs as they come, with
 # the same pairs sorted, and with all 4.5 million sorted. These we leave to the
-# library's `plan_batches`, which is faster and has one trick more. Within one target
-# length the sources rise from short to long, within the next they fall. So no batch
-# holds a jump from the longest source to the shortest.
+# library's `plan_batches`, which is faster and has one trick more, that of a lawn mower:
+# within one target length the sources rise from short to long, within the next they
+# fall. So no batch holds a jump from the longest source to the shortest.
 
 # %%
 few = range(16_000)
@@ -573,8 +573,8 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 # How many bytes must a GPU send? Cut the gradient into 8 slices. Each GPU is
 # responsible for one slice. First it sends the other 7 slices to their owners (7
 # sends). When it has added up its own slice, it sends the sum to the 7 others (7 more).
-# That makes 14 slices of 252 / 8 MB: 14 · 252 / 8 = 441 MB. Say that a GPU sends 1.25
-# GB, or 1,250 MB, a second: 441 / 1,250 = 0.353 seconds.
+# That makes 14 slices of 252 / 8 MB: 14 · 252 / 8 = 441 MB. Say that each GPU has a
+# network of 10 gigabits a second, which is 1,250 MB: 441 / 1,250 = 0.353 seconds.
 
 # %%
 n_gpus = np.array([1, 2, 4, 8, 16, 32, 64, 128])
@@ -590,9 +590,10 @@ for i in range(6):
     print(f"{row} {together[0] / together[i]:14.1f}")
 
 # %% [markdown]
-# Each of eight GPUs computes for 400 milliseconds, as above, so one alone would compute
-# for 8 · 400 = 3,200. And each sends for 353: together 753. So eight GPUs are 3,200 /
-# 753 = 4.2 times as fast as one. In the same way:
+# The paper's 400 milliseconds contain its own sending, in one machine, whose links are
+# faster. We take them as computing alone. Then one GPU computes for 8 · 400 = 3,200
+# milliseconds. Each of eight computes for 400, and sends for 353: together 753. So
+# eight GPUs are 3,200 / 753 = 4.2 times as fast as one. In the same way:
 #
 # | GPUs | 1 | 2 | 4 | 8 | 16 | 32 |
 # |---|---|---|---|---|---|---|
@@ -615,9 +616,14 @@ for i in range(6):
 # GPUs are nearly twice as fast **as long as each still has many more tokens than
 # $t^*$** ("How do GPUs add their gradients, and how many help?"). Each of the eight has
 # 25,000 / 8 = 3,125, about as many as $t^*$.
+#
+# And today? The H100 above computes 43 times as fast as the P100, and networks of 400
+# gigabits, or 50 GB, a second are 40 times as fast. So $t^*$ is 3,350, nearly the same.
 
 # %%
 print(f"t* = {4 / 3 * speed / 1.25e9:,.0f} tokens; 25,000 / 8 = {25_000 / 8:,.0f}")
+print(f"H100: {of_h100 / speed:.0f} times, network {400 / 10:.0f} times", end="; ")
+print(f"t* = {4 / 3 * of_h100 / (400e9 / 8):,.0f}; {400 / 8:.0f} GB")
 
 # %% [markdown]
 # ## Why average the last checkpoints?
@@ -768,8 +774,8 @@ draw(figures.averages, "09_average.png", updates, alone, of_means, loss_before)
 # to differ, and near enough to be good.**
 #
 # One can also shake the ball less: by a smaller learning rate. So train once more, with
-# a rate that falls in a straight line to a fifth, and do both with three orders of the
-# batches.
+# a rate that falls in a straight line to a fifth. Do both with three orders of the
+# batches: the first runs here, the losses of the others are written down.
 
 # %%
 calmed = further.checkpoints(np.linspace(0.001, 0.0002, 200))
@@ -950,9 +956,8 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 # | test BLEU | 93.9 | about 26.7 (27.3 by the paper's script) | |
 #
 # - *Step 1.* A new model guesses: $\ln V$. And 1/2 more, for its logits $x$ have the
-#   variance 1, and then the mean of $e^x$ is $e^{1/2} = 1.65$ (lesson 05):
-#   $e^x e^{-x^2/2} = e^{1/2} e^{-(x-1)^2/2}$ is $e^{1/2}$ times the bell of $x$, moved.
-#   A loss far from that tells of wrong initial weights.
+#   variance 1, and then the mean of $e^x$ is $e^{1/2} = 1.65$ (lesson 05). A loss far
+#   from that tells of wrong initial weights.
 # - *Later.* A smoothed loss stays above the entropy of $q$ (lesson 07): 0.51 for 500
 #   pieces and 0.05, 1.38 for 37,000 and 0.1. Below that, there is no smoothing.
 # - *Validation.* A perplexity near 1 with a BLEU near 0 tells that the future leaks in

@@ -73,7 +73,7 @@ def collapse(warm, cold, path):
     lines(
         {"warm-up": (updates, warm), "no warm-up": (updates, cold)}, path,
         x="update", y="distance from their mean", limits=(-0.05, 1.05),
-        title="Without a warm-up, two updates make all positions alike",
+        title="Without a warm-up, two updates make the positions nearly alike",
     )  # fmt: skip
 
 
