@@ -263,10 +263,8 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # the new". What the third wrote means "Because our friendly He has no time?". A program
 # that continues a text is called a *language model*.
 #
-# So this model uses all three. Some nonsense was to be expected, as the layers above
-# had never met such vectors; but each time it fails at what we said. That is no proof
-# that no model could do with fewer: many of today's are [only a
-# decoder](decoder_only.py).
+# So this model uses all three. That is no proof that no model could do with fewer: many
+# of today's are [only a decoder](decoder_only.py).
 #
 # And why $N$ layers? In the first one a word looks at words that have not looked yet,
 # in the second at words that have. So the second look can ask for what the first one
@@ -283,16 +281,17 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 
 
 # %%
-names = np.eye(3)  # Anna, Ben, Carl
-friends, cities = names[[1, 2, 0]], ["Rome", "Oslo", "Bonn"]
+people = np.eye(3)  # Anna, Ben, Carl
+friends = people[[1, 2, 0]]
+cities = ["Rome", "Oslo", "Bonn"]
 
 
 def look(query):
     """Return the attention weights of a query on the three rows."""
-    return F.softmax(10 * query @ names.T).numpy()
+    return F.softmax(10 * query @ people.T).numpy()
 
 
-first = look(names[0])  # for Anna
+first = look(people[0])  # for Anna
 second = look(first @ friends)  # for the friend that the first look has read
 one_look, two_looks = (cities[weights.argmax()] for weights in (first, second))
 print(f"    one look: {one_look}   two looks: {two_looks}")
@@ -327,8 +326,7 @@ for n_layers, score in bleu.items():
 claim("the best in Table 3 is N =", max(bleu, key=bleu.get) == 6, 6)
 
 # %% [markdown]
-# Two layers are much worse, and eight no better than six; the paper does not say why.
-# The base model has six.
+# Two layers are much worse, and eight no better than six. The base model has six.
 #
 # ## How do the pieces make a Transformer?
 #
@@ -568,8 +566,7 @@ draw(figures.arrows, "06_arrows.png", layers, 2, words, words[1:] + ["liest"])
 # A program finds the paths by a product of matrices. Row $t$ of a mask says whom $t$
 # reads. Row $t$ of the product says who can reach $t$: the product of the masks of
 # layers 2 and 1 has a True in column $s$ if some position $r$ lies between, which $t$
-# reads in layer 2, and which has read $s$ in layer 1. The path begins in the column, so
-# the first layer is the last factor, and the mask of layer 3 stands in front.
+# reads in layer 2, and which has read $s$ in layer 1. So the first layer stands last.
 
 # %%
 reaching = {}

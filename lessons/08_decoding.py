@@ -923,8 +923,8 @@ same(
 
 # %% [markdown]
 # **Use.** What does the cache save? Count the multiplications of one decoder layer of
-# the paper's base model ($d = d_{model} = 512$), for a source of 37 tokens and a text of
-# 64, a long sentence of news. The linear maps of a position take $14 d^2$:
+# the paper's base model ($d = d_{model} = 512$), for a long sentence of news: a source
+# of 37 tokens and a text of 64. The linear maps of a position take $14 d^2$:
 #
 # - 4 of self-attention: query, key, value and output are a $d$ by $d$ matrix each;
 # - 2 of source attention: query and output, as keys and values come from the source;

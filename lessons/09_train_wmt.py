@@ -370,7 +370,7 @@ print(f"an average source has {average_length:.0f} tokens")
 # %% [markdown]
 # **Use.** What does sorting save? We fill batches with 16,000 pairs as they come, with
 # the same pairs sorted, and with all 4.5 million sorted. These we leave to the
-# library's `plan_batches`, which is faster and has one trick more, that of a lawn mower:
+# library's `plan_batches`, which is faster and goes to and fro, as one mows a lawn:
 # within one target length the sources rise from short to long, within the next they
 # fall. So no batch holds a jump from the longest source to the shortest.
 
