@@ -276,8 +276,7 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # | Ben | Carl | Oslo |
 # | Carl | Anna | Bonn |
 #
-# Each row is a position, and its key is its name. The question, one more position,
-# knows only the name "Anna".
+# Each row is a position, with its name as the key. The question knows only "Anna".
 
 
 # %%

@@ -854,8 +854,7 @@ print(f"and breaks {len(fooled)}")
 # %% [markdown]
 # A search can only find what the model prefers. If the model prefers a wrong text, no
 # search will mend that: it takes a better model, and that takes training. Programs that
-# talk do not search at all. They draw each token by its probability: [only a
-# decoder](decoder_only.py) shows how.
+# chat do not search, but [draw each token](decoder_only.py) by its probability.
 #
 # ## Must every token be read again at each step?
 # Our loops call the model with the text so far: 1 token, then 2, then 3. At step $t$
