@@ -2,13 +2,13 @@
 
 import argparse
 import contextlib
-import datetime
 import errno
 import os
 import re
 import shlex
 import signal
 import sys
+import threading
 import time
 
 from minitf.errors import UserError
@@ -197,40 +197,39 @@ class Progress:
     """
 
     def __init__(self, desc, total=0):
-        self.desc, self.total, self.possible = desc, total, is_terminal(sys.stderr)
-        self._due = time.monotonic() + BAR_AFTER
-        self._first = None  # the first amount, and its time: a resumed run begins late
-        self._width = 0  # characters on the terminal
+        self.desc, self.total = desc, total
+        self.possible, self.began = is_terminal(sys.stderr), time.monotonic()
+        self._bar = None  # made when the work takes long
 
     def __enter__(self):
         return self
 
     def __exit__(self, *error):
-        self.wipe()
+        if self._bar is not None:
+            self._bar.close()
 
     def update_to(self, done):
         """Show the amount that is done."""
-        now = time.monotonic()
-        before, began = self._first = self._first or (done, now)
-        if not self.possible or now < self._due:
+        if not self.possible or time.monotonic() - self.began < BAR_AFTER:
             return
-        self._due, line, columns = now + EVERY, f"{self.desc}: {done:,}", 80
-        if self.total:
-            share = done / self.total
-            seconds = (self.total - done) * (now - began) / max(1, done - before)
-            left = datetime.timedelta(seconds=round(seconds)) if done > before else "?"
-            line = f"{self.desc}: {share:4.0%} [{'#' * round(20 * share):20}] {left} left"
-        with contextlib.suppress(OSError):
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns
-        line = line[: columns - 1]
-        say(f"\r{line:{self._width}}", end="")
-        self._width = len(line)
+        if self._bar is None:
+            from tqdm import tqdm  # here: importing it takes longer than to translate a sentence
+
+            # No monitor thread and no multiprocessing lock: processes are forked beside the bar.
+            tqdm.monitor_interval = 0
+            tqdm.set_lock(threading.RLock())
+            shape = "{l_bar}{bar}| {remaining} left" if self.total else "{desc}{n:,}{bar}"
+            options = {"leave": False, "dynamic_ncols": True, "miniters": 1, "mininterval": EVERY}
+            self._bar = tqdm(
+                total=self.total or None, initial=done, bar_format=shape, position=0, **options
+            )
+        self._bar.set_description(self.desc, refresh=False)
+        self._bar.update(done - self._bar.n)
 
     def wipe(self):
         """Remove the bar, so that a line can be written; a later `update_to` draws it again."""
-        if self._width:
-            say(f"\r{'':{self._width}}\r", end="")
-            self._width = 0
+        if self._bar is not None:
+            self._bar.clear()
 
 
 def amount(number, noun):
