@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from minitf import functions, optim, transformer
-from minitf.common.layers import is_plain_norm, rate_of
+from minitf import functions, nn, optim, transformer
+from minitf.common.layers import is_own, rate_of
 from minitf.cpu.sums import add_segments, blocks, column_sums, row_dots, row_sums
 from minitf.cpu.threads import parallel_for
 from minitf.dropout import next_mask
@@ -52,7 +52,7 @@ def layer_norm(x, gain, bias, eps=1e-6):
 @form_of(transformer.add_and_norm)
 def add_and_norm(x, added, dropout, norm):
     """Compute dropout, sum and norm in one array."""
-    if not is_plain_norm(dropout, norm):
+    if not (is_own(dropout, nn.Dropout) and is_own(norm, nn.LayerNorm)):
         return NotImplemented
     x_data, g, b = layer_norm_arrays(x, norm.gain, norm.bias)
     added_data = as_array(added)

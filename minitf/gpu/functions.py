@@ -7,24 +7,15 @@ import contextlib
 import contextvars
 import math
 
-from minitf import functions, optim, transformer
+from minitf import functions, inputs, nn, optim, transformer
 from minitf.backend import to_device, xp
-from minitf.common.layers import attends_plainly, is_own, is_plain_network, is_plain_norm, rate_of
+from minitf.common.layers import is_own, rate_of
 from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.fused import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_operand, empty_operand, matmul
 from minitf.gpu.warps import THREADS
-from minitf.inputs import (
-    as_mask,
-    attention_arrays,
-    checked_ids,
-    integers,
-    layer_norm_arrays,
-    linear_arrays,
-)
-from minitf.nn import Linear
 from minitf.tensor import as_array, gradient_out, gradient_so_far, record
 
 CACHED = 2**24  # bytes of an array that stays in the cache of a GPU, which has 40 MB or more
@@ -50,7 +41,7 @@ def product_gradient(x, gy, w):
 @form_of(functions.linear)
 def linear(x, weight, bias=None):
     """Multiply all positions in one product by cuBLAS, in the chosen precision."""
-    x_data, w, b = linear_arrays(x, weight, bias)
+    x_data, w, b = inputs.linear_arrays(x, weight, bias)
     if not has_kernels(x_data, w, b):
         return NotImplemented
     shape, n = x_data.shape, math.prod(x_data.shape[:-1])
@@ -74,7 +65,7 @@ def linear(x, weight, bias=None):
 @form_of(functions.layer_norm)
 def layer_norm(x, gain, bias, eps=1e-6):
     """Normalise each row in one kernel."""
-    arrays = layer_norm_arrays(x, gain, bias)
+    arrays = inputs.layer_norm_arrays(x, gain, bias)
     if not has_kernels(*arrays):
         return NotImplemented
     y, gradients = fused.layer_norm(*arrays, eps)
@@ -91,8 +82,8 @@ def embedding(table, ids):
     weight = as_array(table)
     if not has_kernels(weight):
         return NotImplemented
-    ids = integers(ids, "ids")  # on the host, which also sorts them in backward
-    y = weight[checked_ids(ids, weight)]
+    ids = inputs.integers(ids, "ids")  # on the host, which also sorts them in backward
+    y = weight[inputs.checked_ids(ids, weight)]
 
     def backward(gy):
         g_table = gradient_so_far(table)  # if it is shared: as on the CPU
@@ -118,9 +109,10 @@ def dropout(x, rate, seed=None):
 def add_and_norm(x, added, dropout, norm):
     """Compute the dropout, the sum and the norm of a row in one kernel."""
     added_data = as_array(added)
-    if not is_plain_norm(dropout, norm) or as_array(x).shape != added_data.shape:
+    own = is_own(dropout, nn.Dropout) and is_own(norm, nn.LayerNorm)
+    if not own or as_array(x).shape != added_data.shape:
         return NotImplemented
-    x_data, g, b = layer_norm_arrays(x, norm.gain, norm.bias)
+    x_data, g, b = inputs.layer_norm_arrays(x, norm.gain, norm.bias)
     if not has_kernels(x_data, added_data, g, b):
         return NotImplemented
     numbers = numbers_of_next_mask(x_data.shape, rate_of(dropout))
@@ -141,14 +133,15 @@ def feed_forward_network(x, inner, activation, dropout, outer):
     In bfloat16 the hidden layer and its gradient, which are only operands of the next product, are
     written rounded by the product and the kernel that make them.
     """
-    if not is_plain_network(inner, activation, dropout, outer):
+    own = is_own(inner, nn.Linear) and is_own(dropout, nn.Dropout) and is_own(outer, nn.Linear)
+    if not own or activation is not functions.relu:
         return NotImplemented
     w_1, b_1, w_2, b_2 = inner.weight, inner.bias, outer.weight, outer.bias
-    x_data, inner_weight, inner_bias = linear_arrays(x, w_1, b_1)
+    x_data, inner_weight, inner_bias = inputs.linear_arrays(x, w_1, b_1)
     if b_1 is None or not has_kernels(x_data, inner_weight, as_array(w_2)):
         return NotImplemented
     # The bias has the features and the dtype of the hidden layer, which is not computed yet.
-    _, outer_weight, outer_bias = linear_arrays(inner_bias, w_2, b_2)
+    _, outer_weight, outer_bias = inputs.linear_arrays(inner_bias, w_2, b_2)
     shape, n = x_data.shape, math.prod(x_data.shape[:-1])
     numbers = numbers_of_next_mask((*shape[:-1], len(inner_bias)), rate_of(dropout))
     rows = as_operand(x_data.reshape(n, shape[-1]))  # (N, D)
@@ -177,7 +170,7 @@ def feed_forward_network(x, inner, activation, dropout, outer):
 @form_of(functions.attention)
 def attention(query, key, value, mask=None, rate=0.0, seed=None):
     """Compute the softmax of a row and its dropout in one kernel between two products."""
-    q, k, v, mask = attention_arrays(query, key, value, mask)
+    q, k, v, mask = inputs.attention_arrays(query, key, value, mask)
     shape = *q.shape[:-1], k.shape[-2]
     if not has_kernels(q, k, v) or len(shape) != 4 or not math.prod(shape):
         return NotImplemented
@@ -224,7 +217,7 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
     n_rows = batch * length
     rate = attention.rate if attention.training else 0.0
     numbers = numbers_of_next_mask((batch, n_heads, length, k.shape[2]), rate)
-    mask = None if mask is None else as_mask(mask)
+    mask = None if mask is None else inputs.as_mask(mask)
     context, context_backward = fused.attention(q, k, v, mask, numbers, empty_operand(q.shape))
     merged = fused.swap_first_axes(context.reshape(n_heads, n_rows, size))  # (N, H, K)
     merged = merged.reshape(n_rows, n_heads * size)
@@ -245,20 +238,24 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
 def _takes(attention, x, memory, mask):
     """Return whether the form takes this call.
 
-    It needs plain layers without biases, heads of one size, a mask that fits, and a sentence.
+    It needs this library's layers without biases, heads of one size, a mask that fits, and tokens.
+    The equation takes other calls, and refuses what does not fit.
     """
-    if not (attends_plainly(attention, x, memory) and is_own(attention.output, Linear)):
+    if not is_own(attention, transformer.MultiHeadAttention):
         return False
     projected = attention.query, attention.key, attention.value
+    layers = *projected, attention.output
+    if not all(is_own(layer, nn.Linear) and layer.bias is None for layer in layers):
+        return False
+    if not (x.ndim == memory.ndim == 3 and len(x) == len(memory) and min(x.size, memory.size) > 0):
+        return False
     size = attention.output.weight.shape[0]  # of all heads
     scores_shape = len(x), attention.n_heads, x.shape[1], memory.shape[1]
     return (
-        has_kernels(x, attention.output.weight)  # the other weights have the dtype of x
-        and all(layer.bias is None for layer in (*projected, attention.output))
+        has_kernels(x, memory, *(layer.weight for layer in layers))
         and all(layer.weight.shape[1] == size for layer in projected)
         and size % attention.n_heads == 0
         and (mask is None or _broadcasts(mask.shape, scores_shape))
-        and len(x) > 0
     )
 
 
@@ -294,7 +291,7 @@ class _HeadProjection:
 
     def __init__(self, x, layers, n_heads):
         self.parents = [x, *(layer.weight for layer in layers)]
-        arrays = [linear_arrays(x, layer.weight, None) for layer in layers]
+        arrays = [inputs.linear_arrays(x, layer.weight, None) for layer in layers]
         weights = [weight for _, weight, _ in arrays]
         x_data = arrays[0][0]
         self.shape, self.n_layers = x_data.shape, len(layers)

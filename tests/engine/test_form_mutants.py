@@ -31,18 +31,12 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     (transformer.add_and_norm, "cpu/functions"): [
         ("gx * np.unpackbits(bits, count=gx.size)", "gx * np.ones(gx.size, bool)"),
         ("        g_added *= factor\n", ""),
-    ],
-    (transformer.add_and_norm, "common/layers"): [
-        ("is_own(norm, LayerNorm) and is_own(dropout, Dropout)", "is_own(norm, LayerNorm)")
+        ("not (is_own(dropout, nn.Dropout) and", "not ("),
     ],
     (transformer.feed_forward_network, "common/layers"): [
-        (" and activation is F.relu", ""),
-        ("linear = is_own(inner, Linear) and", "linear ="),
         ("    return dropout.rate if dropout.training else 0.0", "    return dropout.rate"),
     ],
     (transformer.multi_head_attention, "common/layers"): [
-        ("all(is_own(layer, Linear) for layer in layers)", "True"),
-        ("not is_own(attention, MultiHeadAttention)", "False"),
         ("and vars(type(layer)).keys().isdisjoint(vars(layer))", ""),
         ('        and not getattr(layer, "keep_weights", False)\n', ""),
     ],
@@ -139,8 +133,9 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     (transformer.multi_head_attention, "gpu/functions"): [
         (" if attention.training else 0.0", ""),
         ("array[i * n : (i + 1) * n]", "array[:n]"),
-        (" and is_own(attention.output, Linear)", ""),
-        ("for layer in (*projected, attention.output))", "for layer in projected)"),
+        ("not is_own(attention, transformer.MultiHeadAttention)", "False"),
+        ("is_own(layer, nn.Linear) and layer.bias is None", "layer.bias is None"),
+        ("is_own(layer, nn.Linear) and layer.bias is None", "is_own(layer, nn.Linear)"),
     ],
     (decode.fast_decoding, "gpu/decode"): [
         ("fused.add_norm(x, added, *settings)", "fused.layer_norm(added, *settings)"),
@@ -149,7 +144,9 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     ],
     (F.dropout, "gpu/fused"): [("first_row * math.prod(shape[1:])", "0")],
     (transformer.feed_forward_network, "gpu/functions"): [
-        ("len(inner_bias)), rate_of(dropout)", "len(inner_bias)), 0.0")
+        ("len(inner_bias)), rate_of(dropout)", "len(inner_bias)), 0.0"),
+        (" or activation is not functions.relu", ""),
+        ("own = is_own(inner, nn.Linear) and", "own ="),
     ],
 }
 EACH = [(op, file, *texts) for (op, file), pairs in MUTANTS.items() for texts in pairs]
