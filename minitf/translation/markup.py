@@ -206,8 +206,13 @@ def with_markup(text: str, markup: Sequence[Markup], gaps: Sequence[int]) -> str
         elif gap < len(words) and (piece.is_in_front or (piece.after and not gap)):
             in_front[gap].append((character, "before" if piece.after.isalnum() else "before all"))
         else:
-            alone[gap] += [*(each for each, _ in in_front[gap]), character]
-            in_front[gap].clear()
+            if in_front[gap]:
+                alone[gap].append("".join(each for each, _ in in_front[gap]))
+                in_front[gap].clear()
+            if alone[gap] and piece.before and markup[number - 1].gap == piece.gap:
+                alone[gap][-1] += character  # it touches the one before
+            else:
+                alone[gap].append(character)
     for word, those in zip(words, in_front, strict=False):
         for character, place in those:
             word[place] += character

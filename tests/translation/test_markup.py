@@ -63,6 +63,7 @@ def likely(*pairs):
         ("It (is) so", "So", [], "(So)"),
         ("[It / is](a.md) so", "So", [], "[ / So](a.md)"),
         ("<!IT [is it", "! ES", [], "<! [ES"),
+        ("It *😀 is* so", "Es ist so", [], "*😀 Es* ist so"),
     ],
 )  # fmt: skip
 def test_markup_stands_where_the_model_expects_it(line, translation, likely_pairs, expected):
