@@ -209,8 +209,8 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
     if cache is not None or not _takes(attention, x, memory, mask):
         return NotImplemented
     layers = attention.query, attention.key, attention.value
-    inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
-    projections = [_HeadProjection(data, group, attention.n_heads) for data, group in inputs]
+    groups = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
+    projections = [_HeadProjection(data, group, attention.n_heads) for data, group in groups]
     parents = [*(parent for p in projections for parent in p.parents), attention.output.weight]
     q, k, v = (heads for p in projections for heads in p.heads(p.y))  # (H, B, T or S, K)
     n_heads, batch, length, size = q.shape
