@@ -1,18 +1,16 @@
 """The forms of the engine's functions for NumPy: the programs that are fastest on a CPU.
 
 They compute all positions in one product, sums as products, and work in place. Each computes the
-equation of the op of the same name in minitf/functions.py, transformer.py or optim.py.
+equation of the op of the same name in minitf/functions.py or optim.py.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from minitf import functions, nn, optim, transformer
-from minitf.common.layers import is_own, rate_of
+from minitf import functions, optim
 from minitf.cpu.sums import add_segments, blocks, column_sums, row_dots, row_sums
 from minitf.cpu.threads import parallel_for
-from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import as_rows
 from minitf.inputs import checked_ids, layer_norm_arrays, linear_arrays
@@ -39,49 +37,7 @@ def linear(x, weight, bias=None):
 
 @form_of(functions.layer_norm)
 def layer_norm(x, gain, bias, eps=1e-6):
-    """Compute in place, and sums over features as products."""
-    x_data, g, b = layer_norm_arrays(x, gain, bias)
-    scaled, norm_backward = _normalised(x_data - row_sums(x_data) / x_data.shape[-1], g, b, eps)
-
-    def backward(gy):  # by this one's name, messages say layer_norm
-        return norm_backward(gy)
-
-    return record(scaled(), (x, gain, bias), backward, again=scaled)
-
-
-@form_of(transformer.add_and_norm)
-def add_and_norm(x, added, dropout, norm):
-    """Compute dropout, sum and norm in one array."""
-    if not (is_own(dropout, nn.Dropout) and is_own(norm, nn.LayerNorm)):
-        return NotImplemented
-    x_data, g, b = layer_norm_arrays(x, norm.gain, norm.bias)
-    added_data = as_array(added)
-    if x_data.shape != added_data.shape or x_data.dtype != added_data.dtype:
-        return NotImplemented
-    mask, factor = next_mask(added_data.shape, rate_of(dropout))
-    if mask is None:
-        total = x_data + added_data
-    else:
-        total = added_data * mask
-        total *= factor
-        total += x_data
-    total -= row_sums(total) / total.shape[-1]
-    scaled, norm_backward = _normalised(total, g, b, norm.eps)
-    bits = None if mask is None else np.packbits(mask)  # an eighth of its memory
-
-    def backward(gy):
-        gx, g_gain, g_bias = norm_backward(gy)
-        if bits is None:
-            return gx, gx, g_gain, g_bias
-        g_added = gx * np.unpackbits(bits, count=gx.size).view(bool).reshape(gx.shape)
-        g_added *= factor
-        return gx, g_added, g_gain, g_bias
-
-    return record(scaled(), (x, added, norm.gain, norm.bias), backward, again=scaled)
-
-
-def _normalised(normal, gain, bias, eps):
-    """Scale rows of mean 0 to variance 1, in place; return what computes the norm, and backward.
+    """Compute in place, and sums over features as products.
 
     With n the normalised row, s its deviation before and u = gain * gy, as in F.layer_norm:
 
@@ -90,25 +46,27 @@ def _normalised(normal, gain, bias, eps):
     Both means are products with the gain: sum(u) = gy . gain, and sum(u n) = (gy n) . gain. The
     gradient of the gain needs gy n as well.
     """
-    size = normal.shape[-1]
+    x_data, g, b = layer_norm_arrays(x, gain, bias)
+    size = x_data.shape[-1]
+    normal = x_data - row_sums(x_data) / size
     inverse = 1 / np.sqrt(row_dots(normal, normal) / size + eps)  # 1 / s, (..., 1)
     normal *= inverse
 
     def scaled():
-        return normal * gain + bias
+        return normal * g + b
 
     def backward(gy):
         products = gy * normal
         g_gain = column_sums(products)
         # n mean(u n) + mean(u), in an array that is no longer needed
-        removed = np.multiply(normal, (products @ gain)[..., None] / size, out=products)
-        removed += (gy @ gain)[..., None] / size
-        gx = gy * gain
+        removed = np.multiply(normal, (products @ g)[..., None] / size, out=products)
+        removed += (gy @ g)[..., None] / size
+        gx = gy * g
         gx -= removed
         gx *= inverse
         return gx, g_gain, column_sums(gy)
 
-    return scaled, backward
+    return record(scaled(), (x, gain, bias), backward, again=scaled)
 
 
 @form_of(functions.embedding)

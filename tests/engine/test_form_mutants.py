@@ -21,17 +21,12 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     ],
     (F.layer_norm, "cpu/functions"): [
         ("normal) / size + eps", "normal) / max(1, size - 1) + eps"),
-        ("        removed += (gy @ gain)[..., None] / size\n", ""),
-        ("return normal * gain", "return normal"),
+        ("        removed += (gy @ g)[..., None] / size\n", ""),
+        ("return normal * g", "return normal"),
     ],
     (F.attention, "cpu/sums"): [
         ("np.vecdot(x, y)", "np.vecdot(x, x)"),
         ("range(0, shape[axis], n)", "range(0, max(1, shape[axis] - 1), n)"),
-    ],
-    (transformer.add_and_norm, "cpu/functions"): [
-        ("gx * np.unpackbits(bits, count=gx.size)", "gx * np.ones(gx.size, bool)"),
-        ("        g_added *= factor\n", ""),
-        ("not (is_own(dropout, nn.Dropout) and", "not ("),
     ],
     (transformer.feed_forward_network, "common/layers"): [
         ("    return dropout.rate if dropout.training else 0.0", "    return dropout.rate"),

@@ -138,7 +138,7 @@ EDITS = [  # file, correct text, what somebody writes there, the forms that no l
     ),
     slow(
         *("transformer", "return norm(x + dropout(added))", "return norm(x - added)"),
-        {"add_and_norm", "fast_decoding"},
+        {"fast_decoding"},
     ),
     slow(
         *("functions", "* scale, mask)  # (..., T, S)", "* 2 * scale, mask)"),
@@ -148,8 +148,7 @@ EDITS = [  # file, correct text, what somebody writes there, the forms that no l
         *("functions", "y = xp.maximum(as_array(x), 0)", "y = 1 * as_array(x)"),
         {"fast_decoding"},
     ),
-    ("functions", "u - mean_u - normal * mean_un)", "u - mean_u)", {"layer_norm", "add_and_norm"}),
-    slow("nn", "self.bias, self.eps)", "self.bias, self.eps) * 2", {"add_and_norm"}),
+    ("functions", "u - mean_u - normal * mean_un)", "u - mean_u)", {"layer_norm"}),
     slow("loss", "q[xp.arange(len(ids)), ids] = 1 -", "q[:] = 1 -", {"projected_cross_entropy"}),
     slow("optim", "(1 - beta_2) * g**2", "(1 - beta_2) * g**2 * 3", {"adam_update"}),
     slow("decode", "np.argsort(-sums", "np.argsort(sums", {"continuations"}),
