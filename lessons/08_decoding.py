@@ -432,10 +432,13 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 #
 # **Rule 4: an end mark counts only among the best $k$.** The other $k$ candidates are
 # there to fill the beam up. An end among them was not good enough for the beam;
-# counted, it would be one more chance for a short text. Let a model begin with "Gute"
-# (0.6) or end at once (0.4). Greedy decoding writes "Gute", then "Nacht" (0.6), with
-# $P = 0.6 · 0.6 = 0.36$. A beam of 1 looks at two candidates, and should do the same,
-# although the empty text is more probable. So a beam of 1 drops an end of rank 2.
+# counted, it would be one more chance for a short text. Take this model:
+#
+#     (start)   Gute 0.6    (end) 0.4          Gute   Nacht 0.6    Reise 0.4
+#
+# Greedy decoding writes "Gute Nacht", with $P = 0.6 · 0.6 = 0.36$. A beam of 1 looks at
+# two candidates, and should do the same, although the empty text is more probable. So a
+# beam of 1 drops an end of rank 2.
 #
 # **Rule 5: stop when $k$ texts are finished and none of the others can win.** At best,
 # all further tokens of an unfinished text have $P = 1$, so its $\ln P$ stays as it is
@@ -525,10 +528,13 @@ same(
 #
 # A second translation is "die alte Frau liest die". Each share is 1, yet a word is
 # missing. Whoever wrote only the few words that are sure would always get that.
-# Therefore BLEU has a *brevity penalty*: with $c = 5$ tokens in the translation and
-# $r = 6$ in the reference it is $e^{1 - 6/5} = e^{-0.2}$. That is 0.8187: BLEU 81.87.
-# It is 1 at $c = r$, a text that is 1% too short loses about 1%, and one of half the
-# length keeps only $e^{-1} = 0.37$, where $c/r$ would leave 0.50.
+# Therefore BLEU has a *brevity penalty*. With $c = 5$ tokens in the translation and
+# $r = 6$ in the reference it is
+#
+# $$e^{1 - 6/5} = e^{-0.2} = 0.8187$$
+#
+# and BLEU is 81.87. The penalty is 1 at $c = r$, a text that is 1% too short loses
+# about 1%, and one of half the length keeps $e^{-1} = 0.37$ and not $c/r = 0.50$.
 #
 # **State.** One sentence may share no four words in a row with its reference. Then
 # $p_4 = 0$, and BLEU is 0 as well. Therefore it is computed over a test set: the counts
