@@ -25,7 +25,7 @@ _ENDINGS = (
     "bmp|mp[34]|wav|ogg|flac|avi|mov|mkv|srt|vtt|log|ini|cfg|conf|sql|db|bak|tmp|epub"
 )
 _MAX_SPAN = 1000  # characters of a span
-_BEGINS = r"(?<![^\s(\[\"'])"  # a bracket or a quote may be before it
+_BEGINS = r"(?<![^\s(\[\"'*~\U000f0000-\U0010ffff])"  # a bracket, quote or tag may be before it
 _ALNUM = r"[^\W_]"
 # The full stop after a number is no part of it. Digits alone are a span if they are five or more:
 # a shorter number is a word that the grammar may need.
@@ -73,7 +73,7 @@ KINDS = (
     r"(?:[ /-]\d{2,})*(?![\w-])",  # 030 12345, +49 (30) 12345
     r"(?<![\w.])\d{1,2}\. \d{1,2}\. ?\d{2,4}\b",  # 24. 12. 2010
     # Emphasis around words: the model took its symbols for words, and never closed them.
-    rf"(?<!{_ALNUM})(?!~\d)[*_~]++(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",  # **so
+    rf"(?<!{_ALNUM})(?!~\d)[*_~]++(?=[@#]?{_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",  # *a
     # Numbers, or letters for them, with a symbol beside or between them.
     rf"(?<![\w.,']){_NAME}(?: (?:{_SIGN}+|x) {_NAME})+(?!\w)",  # x = 5, 4 x 5
     rf"(?<![\w.,]){_TERM}(?: ?{_SIGN}+ ?{_TERM})+(?: ?=)?(?!\w)|\b\w+ ?\+ ?{_KEY}\b",  # 1+1, Ctrl+C

@@ -23,7 +23,7 @@ On |2010-09-25|, |25.09.2010| or |9/25/2010|, at |17:45|, from |8:30-9:45|, |00:
 The server is |192.168.0.1|, |10.0.0.1:8080|, |fe80::1| or |2001:db8::8a2e:370:7334|.
 Write to |anna.berg+x@mail.example.org|.
 See |https://example.org/a_b?x=1&y=2#z|, |www.foo.de| (or |example.com/path|).
-|@anna| likes |#summer|.
+|@anna| likes |#summer|, and \U00100000|#tag|\U00100001.
 Open |C:\\Users\\me\\file.txt|, |/etc/passwd|, |~/x/y.py| or |report_final.pdf|.
 Use |v1.2.3|, |3.11.2rc1| or |2.0.1|.
 The codes |AB-12345|, |X7|, |COVID-19|, |de305d54-75b4-431b-adb2-eb6b9e546014|.
@@ -69,7 +69,7 @@ Tom |%| went |→| there |{| |}| |->| |<-| |=>| it |•| was |$| ten |;| yes |!|
 the dog|(s)| |(|really|)| or he|/|she |[|so|]| is |<|I am|>| 3 |m/s|, |km/h|
 |AT&T| and |Q&A| |&| so on
 A hat |\U0001f600| and |\U0001f468\u200d\U0001f469\u200d\U0001f467|!
-Nur |\U00100000||$5||\U00100001| und |\U00100000||5%||\U00100001|.
+Nur |\U00100000||$5||\U00100001| und |\U00100000||5%||\U00100001| |**||@tom||**|.
 The child|(ren)|, 4|(a)||(iii)|, |Schüler*innen|.
 Ich mag |Dvořák|, |日本語| und Käse.
 """.strip().split("\n")
