@@ -16,7 +16,7 @@ from minitf import forms
 from minitf.atomic import save_text
 from minitf.common.layers import is_own
 from minitf.config import Config
-from minitf.decode import made_up_texts
+from minitf.decode import Decoding, fast_decoding, last_logits, made_up_texts
 from minitf.errors import UserError
 from minitf.files.models import to_stored
 from minitf.page.explained import Explained
@@ -257,9 +257,11 @@ def _deflate(*arrays):
 def _check_fit(model, subwords):
     """Raise UserError for a model that minitf/page/engine.js does not compute."""
 
-    def logits():  # recorded, so that all equations of the layers have forms to differ from
+    def logits():  # those of the fused decoder, too, which calls no method of a layer
+        source, texts = made_up_texts(model.config)
         with model.evaluating():
-            return [model(*made_up_texts(model.config)).numpy()]
+            decoding = fast_decoding(model) or Decoding(model, False)
+            return [model(source, texts).numpy(), last_logits(decoding, source, texts)]
 
     is_same = all(map(is_own, model.modules()))
     if not is_same or len(forms.verified(logits)) < len(forms.all_forms()):
