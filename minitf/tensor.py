@@ -535,23 +535,27 @@ class Tensor:
         """Return the same numbers in another shape; one length may be -1."""
         shape = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
         before = self.shape
-        return record(self.data.reshape(shape), (self,), lambda gy: gy.reshape(before))
+        return self._view(lambda x: x.reshape(shape), lambda gy: gy.reshape(before))
 
     def transpose(self, *axes: int | Sequence[int]) -> Tensor:
         """Return the numbers with the axes in another order; reversed by default."""
         axes = axes[0] if len(axes) == 1 and isinstance(axes[0], list | tuple) else axes
         axes = axes or tuple(reversed(range(self.ndim)))
-        y = self.data.transpose(axes)
         # Axis axes[i] became axis i. The inverse permutation moves axis i of the gradient back.
         axes = [axis % self.data.ndim for axis in axes]
         inverse = [axes.index(i) for i in range(len(axes))]
-        return record(y, (self,), lambda gy: gy.transpose(inverse))
+        return self._view(lambda x: x.transpose(axes), lambda gy: gy.transpose(inverse))
 
     T = property(lambda self: self.transpose(), doc="The axes in reverse order.")
 
     def swapaxes(self, axis: int, other: int) -> Tensor:
         """Return the numbers with two axes exchanged."""
-        return record(self.data.swapaxes(axis, other), (self,), lambda gy: gy.swapaxes(axis, other))
+        return self._view(lambda x: x.swapaxes(axis, other), lambda gy: gy.swapaxes(axis, other))
+
+    def _view(self, view, backward):
+        """Return a view of the numbers. If they can be computed again, so can it."""
+        again = self._again and (lambda again=self._again: view(again()))
+        return record(view(self.data), (self,), backward, again=again)
 
     # Comparisons ----------------------------------------------------------------------------------
 

@@ -59,9 +59,11 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
     def dropped(x, tile):
         return x if keep is None else drop(x, keep[tile], factor)
 
-    y = np.empty_like(q, shape=(*q.shape[:-1], v.shape[-1]))
-    for tile, keys, _, weights in computed():
-        np.matmul(dropped(weights, tile), v[keys], out=y[tile])
+    def averages():
+        y = np.empty_like(q, shape=(*q.shape[:-1], v.shape[-1]))
+        for tile, keys, _, weights in computed():
+            np.matmul(dropped(weights, tile), v[keys], out=y[tile])
+        return y
 
     def backward(gy):
         g_query, g_key, g_value = np.empty_like(q), np.empty_like(k), np.empty_like(v)
@@ -76,7 +78,8 @@ def attention(query, key, value, mask=None, rate=0.0, seed=None):
             add_product(swap(dropped(weights, tile)), gy[tile], g_value[keys], first)
         return g_query, g_key, g_value, None
 
-    return record(y, (query, key, value, None), backward)
+    again = averages if stored else None
+    return record(averages(), (query, key, value, None), backward, again=again)
 
 
 def _tiles(shape):

@@ -1,6 +1,7 @@
 """The CPU form of attention: tiles that fit the cache, and weights computed again."""
 
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from minitf import forms
 from minitf import functions as F
 from minitf.check import grad_check
 from minitf.cpu import attention as cpu_attention
+from minitf.nn import Parameter
 from minitf.tensor import Tensor, no_grad
 
 SIZES = [1, 2 * S, T * S + 1, H * T * S, 10**6]  # one query, two, a head, a sentence, all
@@ -147,3 +149,17 @@ def peak(length):
 
 def test_memory_grows_with_the_length_and_not_with_its_square():
     assert peak(2048) < 1.5 * peak(1024)
+
+
+def test_averages_that_only_a_product_reads_are_not_kept(rng):
+    x = Parameter(rng.standard_normal((B, T, H, K))).transpose(0, 2, 1, 3)
+    weight = Parameter(np.ones((H * K, 2)))
+    averages = F.attention(x, x, x)
+    merged = averages.transpose(0, 2, 1, 3).reshape(B, T, H * K)
+    expected = merged.data.sum(axis=(0, 1))  # the gradient of each column of the weight
+    kept = weakref.ref(averages.data)
+    out = F.linear(merged, weight)
+    del averages, merged
+    assert kept() is None
+    out.sum().backward()
+    np.testing.assert_allclose(weight.grad, np.stack([expected, expected], axis=1), rtol=1e-6)
