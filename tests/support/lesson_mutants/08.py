@@ -37,8 +37,8 @@ MUTANTS = {
         "score = total",
     ),
     "an end mark that is not counted": (
-        "length = texts.shape[1]  # without the start mark, with the new token",
-        "length = texts.shape[1] - 1",
+        "score = total / self.penalty(length)",
+        "score = total / self.penalty(length - 1)",
     ),
     # The rules of beam search
     "a beam that keeps the worst": (
