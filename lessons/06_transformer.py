@@ -255,7 +255,7 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # |---|---|
 # | the encoder's self-attention | no "the" has met its noun: three wrong articles |
 # | the decoder's self-attention | it repeats: it reads only its newest token |
-# | the source attention | fluent, about nothing: it only continues its own text |
+# | the source attention | German words about nothing: it only continues its own text |
 #
 # The first should have been **der** alte Lehrer, **das** neue Buch, **im** Garten; and
 # "liest" (reads) has become "hat gelesen" (has read), as "read" has not met its "-s".
@@ -886,12 +886,11 @@ print(f"    the weight left beside a score of 0, of 2: {left[0]:.2f}, {left[1]:.
 # - **Every leak makes the loss look better than a guess.** The decoder reads the start
 #   mark and five of the 6 words. So without a mask, or with a shifted one, it copies
 #   five and must guess the last: the loss is near a sixth of 2.77, or 0.46. With the
-#   mask after the softmax it is on its way there, 0.64 after 400 updates. Why? Take two
-#   keys, the own one of position 0, with the score 0, and that of the next word, with
-#   the score $s$. The softmax gives the own one the weight $1 / (1 + e^s)$: 0.50 if $s$
+#   mask after the softmax it is on its way there, 0.64 after 400 updates. Why? Take
+#   position 0 and two keys: its own, with the score 0, and that of the next word, with
+#   the score $s$. The softmax gives its own key the weight $1 / (1 + e^s)$: 0.50 if $s$
 #   is 0, and 0.12 if $s$ is 2. The mask leaves it so. Scores differ from word to word,
-#   so this weight says which word comes. The last two leaks show all 6
-#   words.
+#   so this weight says which word comes. The last two leaks show all 6 words.
 # - **Every leak ruins the translation.** There the loss is 5.42 to 10.18, far *above*
 #   the 2.77 of a guess. Why? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of

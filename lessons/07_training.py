@@ -6,7 +6,7 @@ changes of its numbers it writes nothing at all, after a hundred "2 8 8 2 8", an
 two hundred "8 2 8 1 7 2". Nobody tells it the rule. This lesson trains that model
 first, in seconds, and then opens the steps one by one: the loss, Adam, and the learning
 rate (section 5.3, section 5.4). At the end it watches what large first changes do to a
-model: those that began so learned how frequent each digit is, and nothing more.
+model: the models that began so learned how frequent each digit is, and no more.
 
 You need lessons 01 to 06.
 """
@@ -374,7 +374,7 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # In real text the next word is often not certain. Then the loss stays higher: if "cat"
 # and "dog" follow equally often, the best $p$ is the average of their two $q$, where
-# the mean gradient is 0, and the mean loss is 0.94 instead of 0.43.
+# the mean gradient is 0. In the small example the mean loss is 0.94 instead of 0.43.
 
 # %%
 average = (of_dog + of_dog[[0, 3, 2, 1]]) / 2  # the q of "cat": the same, exchanged
@@ -479,7 +479,8 @@ same("the program gives the table", on_paper, table, rtol=0.01)
 # called *momentum*.
 #
 # So a move of Adam is **the rate times a measure of how much the gradients agree**,
-# mostly between -1 and 1. So Adam has a step size for each number.
+# mostly between -1 and 1. Each number has a usual size of its gradient, and by that a
+# step size of its own.
 #
 # Does it matter that small gradients get full moves? We compare two rules that differ
 # in one thing: with and without the division by $\sqrt{v}$. Both have the momentum $m$.
@@ -551,11 +552,10 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 print(f"in every second batch: moves of {0.5 / 0.5**0.5:.2f} times the rate")
 
 # %% [markdown]
-# **Does Adam also help the queries that lesson 01 could not hear**, those with nearly
-# no slope? It has a step size for each *number*, and none for each query: all share the
-# numbers of $W^Q$. Let each of 64 words fetch the vector of the next one, with
-# $d_k = 64$. Only $W^Q$ and $W^K$ are trained. Answers of zeros have a mean squared
-# error of 1.
+# **Does Adam also help the queries of lesson 01 that have nearly no slope?** It has a
+# step size for each *number*, and none for each query: all share the numbers of $W^Q$.
+# Let each of 64 words fetch the vector of the next one, with $d_k = 64$. Only $W^Q$ and
+# $W^K$ are trained. Answers of zeros have a mean squared error of 1.
 
 
 # %%
@@ -889,8 +889,8 @@ claim(
 #
 # Why do the moves work together? Take the weight $W_{ij}$ from input $i$ to output
 # $j$. Its gradient is $x_i g_j$, added up over the positions, where $g$ is the gradient
-# of the output. If all positions agree, Adam moves it by the full rate, 0.008, against
-# the sign of $x_i g_j$. So output $j$ shifts by
+# of the output. Adam's first move is the full rate, 0.008, against the sign of the sum.
+# If all positions agree, that is the sign of $x_i g_j$ at each. So output $j$ shifts by
 #
 # $$\sum_i x_i \cdot (-0.008 \, \text{sign}(x_i g_j))
 # = -0.008 \, \text{sign}(g_j) \sum_i |x_i|$$
@@ -899,10 +899,11 @@ claim(
 # cancel.** With 32 inputs of size 1 the shift is up to $32 · 0.008 = 0.256$. Unrelated
 # signs would give about $\sqrt{32} · 0.008 = 0.045$.
 #
-# Do the positions agree? At the decoder's output each asks a new model for the same
-# change, more of the frequent tokens, and attention hands that wish on to the positions
-# of the source. Not all of them agree: the values of the first layer shift by 0.14,
-# 0.12 and 0.15 with the three seeds. With random signs it is 0.03 or 0.04.
+# Do the positions agree? In a new model the gradient is nearly the same at all
+# positions of the decoder's output: more of the frequent tokens. Attention hands it on
+# to the positions of the source. Not all of them agree: the values of the first layer
+# shift by 0.14, 0.12 and 0.15 with the three seeds. With random signs it is 0.03 or
+# 0.04.
 
 # %%
 print(f"32 inputs: up to {32 * 0.008:.3f} together,", end=" ")

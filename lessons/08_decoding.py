@@ -430,15 +430,13 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # left. But each beginning can end in one way only, with the end mark. So of the best
 # $2 k$ candidates at most $k$ end, and at least $k$ can go on.
 #
-# **Rule 4: an end mark counts only among the best $k$.** The other $k$ candidates are
-# there to fill the beam up. An end among them was not good enough for the beam;
-# counted, it would be one more chance for a short text. Take this model:
+# **Rule 4: an end mark counts only among the best $k$.** A beam of 1 should be greedy.
+# But by rule 3 it looks at two candidates. Take this model:
 #
 #     (start)   Gute 0.6    (end) 0.4          Gute   Nacht 0.6    Reise 0.4
 #
-# Greedy decoding writes "Gute Nacht", with $P = 0.6 · 0.6 = 0.36$. A beam of 1 looks at
-# two candidates, and should do the same, although the empty text is more probable. So a
-# beam of 1 drops an end of rank 2.
+# Greedy decoding writes "Gute Nacht", with $P = 0.6 · 0.6 = 0.36$. The beam also sees
+# the end with 0.4: an empty text. It does not count, as its rank is 2.
 #
 # **Rule 5: stop when $k$ texts are finished and none of the others can win.** At best,
 # all further tokens of an unfinished text have $P = 1$, so its $\ln P$ stays as it is
@@ -859,8 +857,11 @@ print(f"and breaks {len(fooled)}")
 
 # %% [markdown]
 # A search can only find what the model prefers. If the model prefers a wrong text, no
-# search will mend that: it takes a better model, and that takes training. Programs that
-# chat do not search, but [draw each token](decoder_only.py) by its probability.
+# search will mend that: it takes a better model, and that takes training.
+#
+# Programs that chat do not search: a question has many good answers. They [draw each
+# token](decoder_only.py) by its probability. A *temperature* $T$ divides the logits
+# first: near $T = 0$ the best token wins, and a large $T$ makes all tokens alike.
 #
 # ## Must every token be read again at each step?
 # Our loops call the model with the text so far: 1 token, then 2, then 3. At step $t$
@@ -935,8 +936,8 @@ same(
 # - 2 of source attention: query and output, as keys and values come from the source;
 # - 8 of the network: its two matrices are $d$ by $4 d$ and $4 d$ by $d$ (lesson 06).
 #
-# Attention adds $2 d (t + S)$: a query meets a key, and a weight its value, $d$ numbers
-# each, at each of $t$ positions of the text and $S$ of the source.
+# Attention adds $2 d (t + S)$: $d$ multiplications for a key's score, and $d$ for its
+# value's part of the average, with $t$ keys in the text and $S$ in the source.
 #
 # Without a cache, all $t$ positions are computed at step $t$. With it, one is.
 
@@ -1237,9 +1238,9 @@ draw(
 # %% [markdown]
 # ![The gain of a beam of 4 over greedy at 17 checkpoints. With alpha 1 it is above 0 at all of them, with alpha 0 it falls to -3.39 at 300 updates; the largest gain is near 6, at 450 updates.](figures/08_checkpoints.png)
 #
-# *What to see: the line of $\alpha$ 0, without the penalty, goes below greedy's line
-# four times. With $\alpha$ = 1 the beam was worse at none of the 17 checkpoints, though
-# better by less than the noise at several.*
+# *What to see: the line of $\alpha$ 0, without the penalty, is below greedy's line at
+# four checkpoints. With $\alpha$ = 1 the beam was worse at none of the 17 checkpoints,
+# though better by less than the noise at several.*
 #
 # Is beam search better than greedy, then? With the penalty: mostly, by about one BLEU
 # if the model makes mistakes, and by little if it makes hardly any. Our checkpoint
